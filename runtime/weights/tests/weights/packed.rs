@@ -1,6 +1,7 @@
 //! Weights in several tensors: bitsandbytes, NVFP4, MXFP4, MLX and GPTQ, with values worked out by hand.
 
-use moebius_weights::{Dtype, Reader, WeightsError};
+use moebius_ops::scaling::Granularity;
+use moebius_weights::{Dtype, Reader, Unscaled, WeightsError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -281,6 +282,29 @@ fn zeros_tell_the_bits() {
         f32s("x.weight_scale", &[1, 1], &[1.0]),
     ];
     refused(&narrow, &["x.weight_packed", "compressed-tensors", "I64"]);
+}
+
+/// Blocks of 8 × 8, where 12 rows in two blocks could also be blocks of 6.
+#[test]
+fn blocks_of_compressed_tensors_are_declared_for_a_group() {
+    let tensors = [
+        bytes("x.weight", Dtype::F8_E4M3, &[12, 12], &[0x38; 144]),
+        f32s("x.weight_scale", &[2, 2], &[1.0, 2.0, 3.0, 4.0]),
+    ];
+    let group = json!({"weights": {"num_bits": 8, "strategy": "block", "block_structure": [8, 8]}});
+    let config = json!({"quantization_config": {"config_groups": {"group_0": group}}});
+    let layout = |config: Value| {
+        let reader = reader(&tensors, config).unwrap();
+        reader.fp8_layout("x.weight", Unscaled::Refuse)
+    };
+    let declared = layout(config).unwrap().scheme.granularity;
+    let eight = Granularity::Block {
+        rows: 8,
+        columns: 8,
+    };
+    assert_eq!(declared, eight);
+    let untold = layout(Value::Null).unwrap_err().to_string();
+    assert!(untold.contains("must be told by the shape"), "{untold}");
 }
 
 proptest! {
