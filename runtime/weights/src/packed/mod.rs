@@ -156,7 +156,7 @@ fn or_refused(
 }
 
 fn words(
-    declared: &Declared,
+    declared: &Declared<'_>,
     of: Parts<'_>,
     read: &dyn ReadParts,
 ) -> Result<PackedWeight, WeightsError> {
@@ -170,7 +170,7 @@ fn words(
 }
 
 fn packed(
-    declared: &Declared,
+    declared: &Declared<'_>,
     of: Parts<'_>,
     read: &dyn ReadParts,
 ) -> Result<PackedWeight, WeightsError> {
@@ -208,7 +208,7 @@ fn table(state: &str, of: Parts<'_>, read: &dyn ReadParts) -> Result<PackedWeigh
 
 /// A packed weight whose codes are called `weight`; `None` where the tensor is a weight by itself.
 fn plain(
-    declared: &Declared,
+    declared: &Declared<'_>,
     of: Parts<'_>,
     read: &dyn ReadParts,
 ) -> Result<Option<PackedWeight>, WeightsError> {
