@@ -138,7 +138,8 @@ fn refused(
     let shown = of
         .get(scales)
         .map_or("none".to_owned(), |part| part.shown());
-    let got = format!("{}, {scales} {shown}", part.shown());
+    let instead = "take the model in a layout that is read, or as a GGUF file";
+    let got = format!("{}, {scales} {shown}: {instead}", part.shown());
     Some(read.unfit(&part, expected, &got))
 }
 
