@@ -1,4 +1,4 @@
-//! Files and folders of other formats, which are recognised to say what they are and what to do with them.
+//! Files and folders of other formats, which are recognized to say what they are and what to do with them.
 
 use std::path::Path;
 

@@ -347,7 +347,7 @@ fn without_config(reader: &Reader) -> Misfits {
     Misfits::of_config(vec![Unfit::new("the folder", expected, got)])
 }
 
-/// The fault of a configuration whose method of quantisation isn't read.
+/// The fault of a configuration whose method of quantization isn't read.
 fn unread_method(quantization: &Value) -> Option<Unfit> {
     let method = quantization["quant_method"].as_str()?;
     let packing = quantization["packing_format"].as_str().unwrap_or_default();

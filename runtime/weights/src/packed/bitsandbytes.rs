@@ -107,7 +107,7 @@ impl Table {
             return Err(wrong(&expected, &bytes.to_string()));
         }
         let text = read.bytes(&described)?;
-        let expected = "the JSON of a quantisation state of bitsandbytes";
+        let expected = "the JSON of a quantization state of bitsandbytes";
         let parsed: State = serde_json::from_slice(&text)
             .map_err(|error| wrong(expected, &quoted(&error.to_string())))?;
         let shape = parsed.shape.clone();
@@ -123,7 +123,7 @@ impl Table {
     }
 
     fn fitting(state: State, of: Parts<'_>) -> Option<Self> {
-        // Twice the bytes of 4 bits each.
+        // The number of values; `None` where the extents overflow.
         let count = byte_size(Dtype::U8, &state.shape)?;
         let codes = of.get("weight")?;
         let (table, scales) = (of.get("weight.quant_map")?, of.get("weight.absmax")?);

@@ -121,7 +121,7 @@ fn states_of_bitsandbytes_that_do_not_fit_are_refused() {
     let no_json = [codes(), bytes(name, Dtype::U8, &[1], b"{")];
     refused(
         &no_json,
-        &["bitsandbytes__fp4", "the JSON of a quantisation state"],
+        &["bitsandbytes__fp4", "the JSON of a quantization state"],
     );
     let long = [bytes(name, Dtype::U8, &[5000], &[b' '; 5000])];
     refused(&long, &["at most 4096 bytes", "got 5000"]);
