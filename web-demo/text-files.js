@@ -1,15 +1,18 @@
 // Files that a visitor chose or dropped, and the model that they make up.
 
-/** Names of files read beside safetensors weights; a model needs the first two. */
+/** Files with a tokenizer, of which a model needs one. */
+const TOKENIZERS = ['tokenizer.json', 'tokenizer.model', 'vocab.json'];
+/** Names of files read beside safetensors weights. */
 const BESIDE = [
   'config.json',
-  'tokenizer.json',
+  ...TOKENIZERS,
+  'merges.txt',
   'generation_config.json',
   'tokenizer_config.json',
   'special_tokens_map.json',
+  'added_tokens.json',
   'chat_template.jinja',
 ];
-const NEEDED = BESIDE.slice(0, 2);
 
 const ends = (ending) => (file) => file.name.toLowerCase().endsWith(ending);
 
@@ -52,7 +55,9 @@ export function modelOf(files) {
     throw new Error(`expected a .gguf or .safetensors file, got ${names(files) || 'nothing'}`);
   }
   const beside = files.filter(({ name }) => BESIDE.includes(name));
-  const missing = NEEDED.filter((name) => !beside.some((file) => file.name === name));
+  const given = (name) => beside.some((file) => file.name === name);
+  const missing = given('config.json') ? [] : ['config.json'];
+  if (!TOKENIZERS.some(given)) missing.push(TOKENIZERS[0]);
   if (missing.length > 0) {
     const words = missing.join(' and ');
     throw new Error(`expected ${words} beside the weights, got ${names(files)}; choose them together, or a folder`);

@@ -91,6 +91,7 @@ function options(prompt) {
     temperature: Number(control('temperature').value),
     topP: 0.95,
     seed: count('seed'),
+    special: control('special').value === 'tokens',
     experts: true,
   };
 }

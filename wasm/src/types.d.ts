@@ -379,6 +379,11 @@ export interface GenerateOptions extends RunOptions {
   prompt?: string;
   /** A conversation to answer, with the model's own chat template. */
   messages?: ChatMessage[];
+  /**
+   * Whether names of special tokens in the prompt or the messages, such as `<|im_end|>`, stand for these tokens, as they
+   * do by default. If not, they stand for their characters; what the chat template writes stays special.
+   */
+  special?: boolean;
   /** Largest number of tokens to write, 128 by default. */
   maxTokens?: number;
   /** Divisor of the logits before a draw; 0, the default, takes the likeliest token. */

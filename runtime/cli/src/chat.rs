@@ -35,7 +35,7 @@ const ENDED: i32 = 130;
 pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // Files are read before the device is opened, since that fails sooner.
     let sampling = args.sampling.sampling()?;
-    let source = Source::open(Some(&args.model))?;
+    let source = Source::open(Some(&args.model))?.with_special_as_text(args.no_special);
     let template = source.template()?;
     // Checks the stop strings; each answer makes its own stream.
     AnswerStream::new(&source.tokenizer, &args.stop)?;
@@ -267,10 +267,7 @@ impl Conversation<'_> {
         let messages = system.chain(said);
         let messages = messages.map(|(role, text)| Message::new(role, text.as_str()));
         let chat = Chat::new(messages).with_generation_prompt(true);
-        // The template writes the special tokens, so the tokenizer adds none.
-        Ok(self
-            .tokenizer
-            .encode(&self.template.render(&chat)?, false)?)
+        Ok(self.template.encode(&chat, self.tokenizer)?)
     }
 }
 

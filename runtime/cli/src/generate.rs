@@ -19,6 +19,7 @@ use crate::screen::{DIM, Outcome, Screen, Table};
 pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let sampling = args.sampling.sampling()?;
     let source = Source::open(args.prompt.model.model.as_deref())?;
+    let source = source.with_special_as_text(args.prompt.no_special);
     let ids = published::prompt(&args.prompt, &source)?;
     let stream = AnswerStream::new(&source.tokenizer, &args.stop)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
@@ -103,6 +104,7 @@ impl Place<'_> {
 /// Runs `moebius logits`.
 pub(crate) fn logits(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let source = Source::open(args.prompt.model.model.as_deref())?;
+    let source = source.with_special_as_text(args.prompt.no_special);
     let ids = published::prompt(&args.prompt, &source)?;
     let ready = published::ready(&source.files, &args.place, None, screen)?;
     let name = ready.name;
@@ -226,6 +228,7 @@ fn read(args: &PerplexityArgs) -> Result<(Source, Vec<u32>), CliError> {
     let text = std::fs::read_to_string(&args.text);
     let text = text.map_err(CliError::read(args.text.display()))?;
     let source = Source::open(args.model.model.as_deref())?;
+    let source = source.with_special_as_text(args.no_special);
     let mut ids = source.tokenizer.encode(&text, true)?;
     ids.truncate(args.tokens.unwrap_or(usize::MAX));
     Ok((source, ids))

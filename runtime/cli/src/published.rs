@@ -66,6 +66,12 @@ impl Source {
         })
     }
 
+    /// This model, where names of special tokens in texts stand for their characters if `as_text`.
+    pub(crate) fn with_special_as_text(self, as_text: bool) -> Self {
+        let tokenizer = self.tokenizer.with_special_as_text(as_text);
+        Self { tokenizer, ..self }
+    }
+
     /// The model's path, or the name of the bundled model.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -162,8 +168,7 @@ pub(crate) fn prompt(args: &PromptArgs, source: &Source) -> Result<Vec<u32>, Cli
     let ids = if args.chat {
         let template = source.template()?;
         let chat = Chat::new([Message::new("user", text)]).with_generation_prompt(true);
-        // The template writes the special tokens, so the tokenizer adds none.
-        source.tokenizer.encode(&template.render(&chat)?, false)?
+        template.encode(&chat, &source.tokenizer)?
     } else {
         source.tokenizer.encode(&text, true)?
     };

@@ -193,28 +193,36 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Unfit`] for parts that don't fit together, and for an unknown `model` or `pre`.
     pub fn from_gguf(vocabulary: Vocabulary) -> Result<Self, Error> {
-        one_for_each(&vocabulary, "token_type", vocabulary.types.len())?;
-        let stages = match vocabulary.model.as_str() {
-            "gpt2" => of_bytes(&vocabulary)?,
-            "llama" => of_pieces(&vocabulary)?,
-            other => {
-                return Err(Error::unfit("tokenizer.ggml.model", "gpt2 or llama", other));
-            }
-        };
-        let mut json = json!({
-            "version": "1.0",
-            "added_tokens": added(&vocabulary),
-            "post_processor": post_processor(&vocabulary)?,
-        });
-        if let (Value::Object(json), Value::Object(stages)) = (&mut json, stages) {
-            json.extend(stages);
-        }
-        let tokenizer = Self::from_json(json, "tokenizer.ggml")?;
+        let tokenizer = Self::from_json(tokenizer_json(&vocabulary)?, "tokenizer.ggml")?;
         let mut eos = vocabulary.eos;
         // Some files name an end token of another vocabulary; no answer ends with it.
         eos.retain(|id| tokenizer.token(*id).is_some());
         tokenizer.ending(vocabulary.bos, eos, "bos_token_id of tokenizer.ggml")
     }
+}
+
+/// The tokenizer of a vocabulary in the form of a `tokenizer.json`.
+pub(crate) fn tokenizer_json(vocabulary: &Vocabulary) -> Result<Value, Error> {
+    one_for_each(vocabulary, "token_type", vocabulary.types.len())?;
+    let stages = match vocabulary.model.as_str() {
+        "gpt2" => {
+            let (tokens, merges) = (ids(&vocabulary.tokens)?, merges(&vocabulary.merges)?);
+            byte_pairs(&vocabulary.pre, tokens, json!(merges))?
+        }
+        "llama" => of_pieces(vocabulary)?,
+        other => {
+            return Err(Error::unfit("tokenizer.ggml.model", "gpt2 or llama", other));
+        }
+    };
+    let mut json = json!({
+        "version": "1.0",
+        "added_tokens": added(vocabulary),
+        "post_processor": post_processor(vocabulary)?,
+    });
+    if let (Value::Object(json), Value::Object(stages)) = (&mut json, stages) {
+        json.extend(stages);
+    }
+    Ok(json)
 }
 
 /// Refuses a list that is neither empty nor has one entry per token.
@@ -231,14 +239,14 @@ fn one_for_each(vocabulary: &Vocabulary, name: &str, count: usize) -> Result<(),
     ))
 }
 
-/// The stages of byte-level BPE, in the form of a `tokenizer.json`.
-fn of_bytes(vocabulary: &Vocabulary) -> Result<Value, Error> {
-    let of_name = |cut: &&Cut| cut.names.contains(&vocabulary.pre.as_str());
+/// The stages of byte-level BPE in the form of a `tokenizer.json`, with the rule `pre` for words, the ids of tokens and the merges.
+pub(crate) fn byte_pairs(pre: &str, vocabulary: Value, merges: Value) -> Result<Value, Error> {
+    let of_name = |cut: &&Cut| cut.names.contains(&pre);
     let cut = CUTS.iter().find(of_name).ok_or_else(|| {
         let names = CUTS.iter().flat_map(|cut| cut.names);
         let names: Vec<&str> = names.copied().filter(|name| !name.is_empty()).collect();
         let expected = format!("one of {}", names.join(", "));
-        Error::unfit("tokenizer.ggml.pre", expected, &vocabulary.pre)
+        Error::unfit("tokenizer.ggml.pre", expected, pre)
     })?;
     Ok(json!({
         "normalizer": cut.composed.then(|| json!({"type": "NFC"})),
@@ -247,8 +255,8 @@ fn of_bytes(vocabulary: &Vocabulary) -> Result<Value, Error> {
         "model": {
             "type": "BPE",
             "ignore_merges": cut.whole_words,
-            "vocab": ids(&vocabulary.tokens)?,
-            "merges": merges(&vocabulary.merges)?,
+            "vocab": vocabulary,
+            "merges": merges,
         },
     }))
 }
@@ -317,7 +325,8 @@ fn merges_by_score(vocabulary: &Vocabulary) -> Vec<[&str; 2]> {
     found.into_iter().map(|(_, pair)| pair).collect()
 }
 
-fn byte_level() -> Value {
+/// The stage that spells characters by their bytes.
+pub(crate) fn byte_level() -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})
 }
 

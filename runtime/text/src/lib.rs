@@ -1,6 +1,6 @@
 //! Converts text to and from a language model's tokens, without a device and without threads.
 //!
-//! The main types, in the order of use: [`ChatTemplate`] turns the messages of a conversation into one text, [`Tokenizer`] turns the text
+//! The main types, in the order of use: [`ChatTemplate`] turns the messages of a conversation into one text, [`Tokenizer`] turns that text
 //! into ids, [`Detokenizer`] turns the ids of a model's answer into text, one by one, and [`StopStrings`] ends that text. Any file,
 //! template, text or id from outside gives a result or an [`Error`] that says what was expected.
 //!
@@ -16,8 +16,8 @@
 //! let template = ChatTemplate::from_folder(folder, None)?;
 //!
 //! let question = Message::new("user", "Write one sentence about the sea.");
-//! let prompt = template.render(&Chat::new([question]).with_generation_prompt(true))?;
-//! let mut ids = tokenizer.encode(&prompt, false)?;
+//! let chat = Chat::new([question]).with_generation_prompt(true);
+//! let mut ids = template.encode(&chat, &tokenizer)?;
 //!
 //! let mut text = Detokenizer::new(&tokenizer, true);
 //! let mut stops = StopStrings::new(["\n\n"])?;
@@ -40,7 +40,11 @@
 
 mod error;
 mod files;
+mod folder;
 mod gguf;
+mod marks;
+mod older;
+mod sentencepiece;
 mod stages;
 mod stream;
 mod template;

@@ -8,11 +8,15 @@ use tokenizers::decoders::byte_level::ByteLevel as ByteDecoder;
 use tokenizers::models::TrainerWrapper;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{AddedToken, Tokenizer as Library};
+use tokenizers::{
+    AddedToken, Encoding, Model, OffsetType, PostProcessorWrapper, PreTokenizer,
+    Tokenizer as Library,
+};
 
 use crate::Error;
 use crate::error::guarded;
 use crate::files::parse;
+use crate::marks::{Names, looks_special, unused};
 use crate::stages::Stages;
 
 /// A vocabulary, and the rules that turn text into ids and ids into text. Clones share the vocabulary, and any number of threads may use it
@@ -26,6 +30,10 @@ pub struct Tokenizer {
     eos: Arc<[u32]>,
     /// Initial state of the stages of a decoding.
     stages: Stages,
+    /// Names of special tokens.
+    names: Arc<Names>,
+    /// Whether names of special tokens in a text stand for their characters.
+    as_text: bool,
 }
 
 impl Tokenizer {
@@ -62,7 +70,25 @@ impl Tokenizer {
             bos: None,
             eos: Arc::new([]),
             stages: Stages::new(library.get_decoder()),
+            names: Arc::new(names(&library)),
+            as_text: false,
             library: Arc::new(library),
+        })
+    }
+
+    /// This tokenizer with another post-processor, in the form of a `tokenizer.json`; errors call it `what`.
+    pub(crate) fn processed(
+        self,
+        processor: Value,
+        what: impl fmt::Display,
+    ) -> Result<Self, Error> {
+        let read = serde_json::from_value::<PostProcessorWrapper>(processor);
+        let processor = read.map_err(|error| Error::unfit(what, "a post-processor", error))?;
+        let mut library = Arc::unwrap_or_clone(self.library);
+        library.with_post_processor(Some(processor));
+        Ok(Self {
+            library: Arc::new(library),
+            ..self
         })
     }
 
@@ -90,15 +116,57 @@ impl Tokenizer {
         Ok(Self { bos, eos, ..self })
     }
 
-    /// Encodes `text` as ids; names of special tokens in it stand for these tokens. `add_special` adds the special tokens that the
-    /// vocabulary puts around every text, such as a start token; texts of a [`ChatTemplate`](crate::ChatTemplate) already contain them.
+    /// This tokenizer, for which names of special tokens in a text stand for their characters if `as_text`, so that `<|im_end|>` in a text
+    /// of others ends nothing. Otherwise, as in `transformers` and by default, they stand for the tokens. In a conversation that
+    /// [`ChatTemplate::encode`](crate::ChatTemplate::encode) encodes, the names in messages are text, and those that the template writes
+    /// are tokens.
+    pub fn with_special_as_text(self, as_text: bool) -> Self {
+        Self { as_text, ..self }
+    }
+
+    /// Encodes `text` as ids. Names of special tokens in it stand for these tokens, unless [`Self::with_special_as_text`] says otherwise.
+    /// `add_special` adds the special tokens that the vocabulary puts around every text, such as a start token; texts of a
+    /// [`ChatTemplate`](crate::ChatTemplate) already contain them.
     ///
     /// # Errors
     /// [`Error::Encode`] when the vocabulary can't encode the text.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
-        let encoded = guarded(|| self.library.encode_fast(text, add_special));
-        let encoded = encoded.and_then(|encoded| encoded.map_err(|error| error.to_string()));
-        Ok(encoded.map_err(Error::Encode)?.get_ids().to_vec())
+        if self.as_text {
+            let mark = unused(text)?;
+            if let Some(marked) = self.names.marked(text, mark) {
+                return self.encode_marked(&marked, mark, add_special);
+            }
+        }
+        encoded(|| self.library.encode_fast(text, add_special))
+    }
+
+    /// The names of special tokens, if those in messages are text.
+    pub(crate) fn names_as_text(&self) -> Option<&Names> {
+        self.as_text.then_some(&*self.names)
+    }
+
+    /// Encodes the text that `marked` is without its marks; a name with a mark in it stands for its characters, others for their tokens.
+    pub(crate) fn encode_marked(
+        &self,
+        marked: &str,
+        mark: char,
+        add_special: bool,
+    ) -> Result<Vec<u32>, Error> {
+        let library = &self.library;
+        encoded(|| {
+            let added = library.get_added_vocabulary();
+            let mut pieces = added.extract_and_normalize(library.get_normalizer(), marked);
+            pieces.split(|_, mut piece| {
+                piece.filter(|character| character != mark);
+                Ok([piece])
+            })?;
+            if let Some(words) = library.get_pre_tokenizer() {
+                words.pre_tokenize(&mut pieces)?;
+            }
+            pieces.tokenize(|piece| library.get_model().tokenize(piece.get()))?;
+            let encoding = pieces.into_encoding(None, 0, OffsetType::None)?;
+            library.post_process(encoding, None, add_special)
+        })
     }
 
     /// Decodes `ids` to text; special tokens are left out if `skip_special`. Invalid UTF-8 becomes U+FFFD.
@@ -159,6 +227,28 @@ impl Tokenizer {
         let token = self.token(id)?;
         (!skip_special || !special.is_special_token(&token)).then_some(token)
     }
+}
+
+/// The ids of an encoding by the library.
+fn encoded(encode: impl FnOnce() -> tokenizers::Result<Encoding>) -> Result<Vec<u32>, Error> {
+    let encoded = guarded(encode);
+    let encoded = encoded.and_then(|encoded| encoded.map_err(|error| error.to_string()));
+    Ok(encoded.map_err(Error::Encode)?.get_ids().to_vec())
+}
+
+/// The names of a tokenizer's special tokens, also as the normalizer writes them.
+fn names(library: &Library) -> Names {
+    let added = library.get_added_vocabulary();
+    let tokens = added.get_added_tokens_decoder().iter();
+    let special = tokens.filter(|(_, token)| {
+        added.is_special_token(&token.content) || looks_special(&token.content)
+    });
+    Names::new(special.flat_map(|(id, token)| {
+        let normalized = added.simple_id_to_token(*id);
+        [Some(token.content.clone()), normalized]
+            .into_iter()
+            .flatten()
+    }))
 }
 
 impl fmt::Debug for Tokenizer {

@@ -230,9 +230,10 @@ impl Request {
         let signal = Signal::take(&mut options)?;
         let prompt = options.text("prompt")?;
         let messages = options.list("messages")?;
+        let special = options.flag("special")?.unwrap_or(true);
         let ids = match (prompt, messages) {
-            (Some(text), None) => words.encode(&text)?,
-            (None, Some(messages)) => conversation(&messages, words)?,
+            (Some(text), None) => words.encode(&text, special)?,
+            (None, Some(messages)) => conversation(&messages, words, special)?,
             (prompt, _) => {
                 let got = if prompt.is_some() { "both" } else { "neither" };
                 let what = "generation options";
@@ -261,8 +262,12 @@ impl Request {
     }
 }
 
-/// Tokens of a conversation, up to where the answer begins.
-fn conversation(messages: &[JsValue], words: &Words) -> Result<Vec<u32>, Failure> {
+/// Tokens of a conversation, up to where the answer begins. Names of special tokens in messages stand for the tokens if `special`.
+fn conversation(
+    messages: &[JsValue],
+    words: &Words,
+    special: bool,
+) -> Result<Vec<u32>, Failure> {
     let (roles, contents) = (Array::new(), Array::new());
     for message in messages {
         let mut options = Options::new("message", message.clone())?;
@@ -275,7 +280,7 @@ fn conversation(messages: &[JsValue], words: &Words) -> Result<Vec<u32>, Failure
         roles.push(&role.into());
         contents.push(&content.into());
     }
-    Ok(words.converse(roles, contents, js_sys::Date::now())?)
+    Ok(words.converse(roles, contents, js_sys::Date::now(), special)?)
 }
 
 fn sampling(options: &mut Options) -> Result<SamplingOptions, Failure> {

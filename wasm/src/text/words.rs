@@ -36,7 +36,7 @@ extern "C" {
     pub(super) fn ends(this: &Words) -> Vec<u32>;
 
     #[wasm_bindgen(method, catch)]
-    pub(super) fn encode(this: &Words, text: &str) -> Result<Vec<u32>, JsValue>;
+    pub(super) fn encode(this: &Words, text: &str, special: bool) -> Result<Vec<u32>, JsValue>;
 
     #[wasm_bindgen(method, catch)]
     pub(super) fn converse(
@@ -44,6 +44,7 @@ extern "C" {
         roles: Array,
         contents: Array,
         now: f64,
+        special: bool,
     ) -> Result<Vec<u32>, JsValue>;
 
     #[wasm_bindgen(method, catch)]

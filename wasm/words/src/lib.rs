@@ -122,18 +122,21 @@ impl Words {
         self.tokenizer.eos_ids().to_vec()
     }
 
-    /// Tokens of a text, with the special tokens at its beginning.
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>, JsValue> {
-        self.tokenizer.encode(text, true).map_err(thrown)
+    /// Tokens of a text, with the special tokens at its beginning. Names of special tokens in it stand for the tokens if `special`, and else
+    /// for their characters.
+    pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, JsValue> {
+        self.reading(special).encode(text, true).map_err(thrown)
     }
 
     /// Tokens of a conversation up to where the answer begins: messages with `roles` and `contents`, and the current
-    /// time in milliseconds since 1970.
+    /// time in milliseconds since 1970. Names of special tokens in messages stand for the tokens if `special`, and else for their
+    /// characters.
     pub fn converse(
         &self,
         roles: Vec<String>,
         contents: Vec<String>,
         now: f64,
+        special: bool,
     ) -> Result<Vec<u32>, JsValue> {
         let template = self.template.as_ref().map_err(Clone::clone)?;
         let messages = roles.into_iter().zip(contents);
@@ -141,15 +144,22 @@ impl Words {
         let chat = Chat::new(messages)
             .with_generation_prompt(true)
             .with_time(Duration::from_secs_f64(now.max(0.0) / 1000.0));
-        let text = template.render(&chat).map_err(thrown)?;
-        // The template writes the special tokens, so the tokenizer adds none.
-        self.tokenizer.encode(&text, false).map_err(thrown)
+        template
+            .encode(&chat, &self.reading(special))
+            .map_err(thrown)
     }
 
     /// Starts the text of an answer; any of `stops` ends it.
     pub fn answer(&self, stops: Vec<String>) -> Result<Answer, JsValue> {
         let stops = StopStrings::new(stops).map_err(thrown)?;
         Ok(Answer(TextStream::new(&self.tokenizer, stops)))
+    }
+}
+
+impl Words {
+    /// The tokenizer, which reads names of special tokens in texts as tokens, or else as text.
+    fn reading(&self, special: bool) -> Tokenizer {
+        self.tokenizer.clone().with_special_as_text(!special)
     }
 }
 

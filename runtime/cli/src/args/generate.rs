@@ -91,6 +91,9 @@ pub(crate) struct PromptArgs {
     /// Take the prompt as a message to the model, in its own chat template.
     #[arg(long)]
     pub(crate) chat: bool,
+    /// Take names of special tokens in the prompt for the characters that they are.
+    #[arg(long)]
+    pub(crate) no_special: bool,
 }
 
 /// How tokens are chosen.
@@ -163,6 +166,9 @@ pub(crate) struct ChatArgs {
     /// End each answer before this text; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
+    /// Take names of special tokens in messages for the characters that they are.
+    #[arg(long)]
+    pub(crate) no_special: bool,
     /// Show, when the conversation is over, how many tokens each expert of each layer got.
     #[arg(long)]
     pub(crate) experts: bool,
@@ -201,6 +207,9 @@ pub(crate) struct PerplexityArgs {
     /// Text to foresee, UTF-8.
     #[arg(long, value_name = "FILE")]
     pub(crate) text: PathBuf,
+    /// Take names of special tokens in the text for the characters that they are.
+    #[arg(long)]
+    pub(crate) no_special: bool,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
     /// Tokens that a token's judge sees at most, and itself.

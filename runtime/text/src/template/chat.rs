@@ -8,6 +8,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::map;
+use super::python::{DEEPEST, invalid};
+use crate::marks::Names;
 
 /// One message of a conversation: its role, its content, and further fields that a template may read.
 #[derive(Clone, Debug)]
@@ -110,6 +112,21 @@ impl Chat {
         self
     }
 
+    /// This conversation with marks in all names of special tokens that messages, tools and documents contain.
+    pub(super) fn marked(&self, names: &Names, mark: char) -> Result<Self, Error> {
+        let mut chat = self.clone();
+        let fields = chat
+            .messages
+            .iter_mut()
+            .flat_map(|message| &mut message.fields);
+        let variables = chat.variables.iter_mut();
+        let variables = variables.filter(|(name, _)| name == "tools" || name == "documents");
+        for (_, value) in fields.chain(variables) {
+            *value = marked(value, names, mark, 0)?;
+        }
+        Ok(chat)
+    }
+
     /// All variables that a template may read.
     pub(super) fn context(&self, tokens: &[(String, String)]) -> Value {
         let messages: Vec<Value> = self.messages.iter().map(Message::value).collect();
@@ -134,6 +151,33 @@ impl Chat {
             .into_iter()
             .chain(tokens)
             .chain(self.variables.iter().cloned()))
+    }
+}
+
+/// The value with marks in all names of special tokens that its texts contain; keys of objects stay.
+fn marked(value: &Value, names: &Names, mark: char, depth: usize) -> Result<Value, Error> {
+    if depth > DEEPEST {
+        return Err(invalid("expected a message of at most 128 levels"));
+    }
+    match value.kind() {
+        ValueKind::String => {
+            let text = value.as_str().and_then(|text| names.marked(text, mark));
+            Ok(text.map_or_else(|| value.clone(), Value::from))
+        }
+        ValueKind::Seq => {
+            let items = value.try_iter()?;
+            let items = items.map(|item| marked(&item, names, mark, depth + 1));
+            Ok(Value::from(items.collect::<Result<Vec<Value>, Error>>()?))
+        }
+        ValueKind::Map => {
+            let mut pairs = Vec::new();
+            for key in value.try_iter()? {
+                let item = marked(&value.get_item(&key)?, names, mark, depth + 1)?;
+                pairs.push((key, item));
+            }
+            Ok(Value::from_pairs(pairs))
+        }
+        _ => Ok(value.clone()),
     }
 }
 

@@ -18,7 +18,8 @@ use minijinja::{AutoEscape, Environment, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::Value as Json;
 
-use crate::files::{Files, kind};
+use crate::files::{CONFIG, Files, content, kind};
+use crate::marks::unused;
 use crate::{Error, TemplateError, TemplateFault, Tokenizer};
 
 /// Default fuel of a rendering, in instructions and units of 64 bytes of text: at most 256 MB, and less than a second.
@@ -53,7 +54,11 @@ impl ChatTemplate {
     pub fn from_files(files: &Files, name: Option<&str>) -> Result<Self, Error> {
         let source = find(files, name)?;
         let mut template = Self::new(&source.label, &source.text)?;
-        template.tokens = files.special_tokens()?;
+        let named = files.special_tokens()?;
+        let named = named.iter();
+        let named =
+            named.filter_map(|(key, token)| Some((key.clone(), content(token)?.to_owned())));
+        template.tokens = named.collect();
         Ok(template)
     }
 
@@ -119,6 +124,22 @@ impl ChatTemplate {
         let template = self.environment.get_template(&self.name);
         let text = template.and_then(|template| template.render(chat.context(&self.tokens)));
         text.map_err(|error| template_error(&self.name, &error).into())
+    }
+
+    /// Renders a conversation, and encodes the text with `tokenizer`, which adds no special tokens to those that the template writes. If
+    /// [`Tokenizer::with_special_as_text`] says so, names of special tokens in the messages, tools and documents stand for their characters.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`] and [`Tokenizer::encode`].
+    pub fn encode(&self, chat: &Chat, tokenizer: &Tokenizer) -> Result<Vec<u32>, Error> {
+        let text = self.render(chat)?;
+        let Some(names) = tokenizer.names_as_text() else {
+            return tokenizer.encode(&text, false);
+        };
+        let mark = unused(&text)?;
+        let chat = chat.marked(names, mark);
+        let chat = chat.map_err(|error| template_error(&self.name, &error))?;
+        tokenizer.encode_marked(&self.render(&chat)?, mark, false)
     }
 }
 
@@ -232,9 +253,8 @@ fn own_files(files: &Files) -> Result<Vec<Source>, Error> {
 
 /// The templates in `tokenizer_config.json`.
 fn config(files: &Files) -> Result<Vec<Source>, Error> {
-    let file = "tokenizer_config.json";
-    let config = files.object(file)?;
-    let label = format!("chat_template in {}", files.label(file));
+    let config = files.config()?;
+    let label = format!("chat_template in {}", files.label(CONFIG));
     let unfit = |value: &Json| {
         Err(Error::unfit(
             &label,
@@ -262,7 +282,7 @@ fn config(files: &Files) -> Result<Vec<Source>, Error> {
         };
         sources.push(Source {
             name: name.to_owned(),
-            label: format!("chat_template {name} in {}", files.label(file)),
+            label: format!("chat_template {name} in {}", files.label(CONFIG)),
             text: text.to_owned(),
         });
     }
