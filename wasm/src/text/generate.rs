@@ -263,11 +263,7 @@ impl Request {
 }
 
 /// Tokens of a conversation, up to where the answer begins. Names of special tokens in messages stand for the tokens if `special`.
-fn conversation(
-    messages: &[JsValue],
-    words: &Words,
-    special: bool,
-) -> Result<Vec<u32>, Failure> {
+fn conversation(messages: &[JsValue], words: &Words, special: bool) -> Result<Vec<u32>, Failure> {
     let (roles, contents) = (Array::new(), Array::new());
     for message in messages {
         let mut options = Options::new("message", message.clone())?;

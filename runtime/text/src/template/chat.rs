@@ -245,7 +245,12 @@ fn strftime(since_1970: Duration, format: &str) -> Result<String, Error> {
             text.push(character);
             continue;
         }
-        let directive = rest.next();
+        let mut directive = rest.next();
+        // A hyphen leaves out zeros and spaces at the start.
+        let is_bare = directive == Some('-');
+        if is_bare {
+            directive = rest.next();
+        }
         let part = match directive {
             Some('Y') => date.year.to_string(),
             Some('y') => format!("{:02}", date.year % 100),
@@ -254,7 +259,7 @@ fn strftime(since_1970: Duration, format: &str) -> Result<String, Error> {
             Some('e') => format!("{:2}", date.day),
             Some('j') => format!("{:03}", date.of_year),
             Some('B') => month.to_owned(),
-            Some('b') => month[..3].to_owned(),
+            Some('b' | 'h') => month[..3].to_owned(),
             Some('A') => weekday.to_owned(),
             Some('a') => weekday[..3].to_owned(),
             Some('H') => format!("{hour:02}"),
@@ -264,15 +269,22 @@ fn strftime(since_1970: Duration, format: &str) -> Result<String, Error> {
             Some('p') => if hour < 12 { "AM" } else { "PM" }.to_owned(),
             Some('F') => format!("{}-{number:02}-{:02}", date.year, date.day),
             Some('T') => format!("{hour:02}:{minute:02}:{second:02}"),
+            Some('D') => format!("{number:02}/{:02}/{:02}", date.day, date.year % 100),
+            Some('R') => format!("{hour:02}:{minute:02}"),
             Some('%') => "%".to_owned(),
             other => {
                 let got = other.map_or("an end".to_owned(), |c| format!("%{c}"));
                 let message =
-                    format!("strftime_now: expected one of %YymdejBbAaHIMSpFT%, got {got}");
+                    format!("strftime_now: expected one of %YymdejBbhAaHIMSpFTDR%, got {got}");
                 return Err(Error::new(ErrorKind::InvalidOperation, message));
             }
         };
-        text.push_str(&part);
+        let bare = part.trim_start_matches(['0', ' ']);
+        text.push_str(match bare {
+            _ if !is_bare => &part,
+            "" => "0",
+            bare => bare,
+        });
     }
     Ok(text)
 }
@@ -303,6 +315,16 @@ mod tests {
             let since_1970 = Duration::from_secs(seconds.parse().unwrap());
             assert_eq!(strftime(since_1970, format).unwrap(), expected);
         }
+    }
+
+    /// Expected values are those of `strftime` in Python 3.11 with glibc.
+    #[test]
+    fn a_hyphen_leaves_out_zeros() {
+        let morning = Duration::from_secs(1_704_164_709);
+        let format = "%-d.%-m. %-H:%-M %-I %-j %h %D %R";
+        let expected = "2.1. 3:5 3 2 Jan 01/02/24 03:05";
+        assert_eq!(strftime(morning, format).unwrap(), expected);
+        assert_eq!(strftime(Duration::ZERO, "%-H|%-S").unwrap(), "0|0");
     }
 
     #[test]

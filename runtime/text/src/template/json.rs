@@ -1,12 +1,15 @@
 //! The filter `tojson`, whose output equals that of Python's `json.dumps`.
 
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
-use minijinja::{Error, ErrorKind, Value};
+use minijinja::{Error, ErrorKind, State, Value};
 
 use super::python::{DEEPEST, float, invalid};
+use crate::marks::is_mark;
 
 /// Style of the JSON output.
-struct Style {
+struct Style<'a, 't, 'e> {
+    /// Holds the fuel, of which each value takes some: a short template can make a list that contains another many times over.
+    state: &'a State<'t, 'e>,
     /// Whether characters beyond ASCII are written as `\u` and four hex digits.
     ascii: bool,
     /// Indent of a line per level; everything is on one line without it.
@@ -17,7 +20,11 @@ struct Style {
 }
 
 /// `value|tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`, with the arguments in this order or by name.
-pub(super) fn tojson(value: Value, arguments: Rest<ValueOrKwargs>) -> Result<String, Error> {
+pub(super) fn tojson(
+    state: &State<'_, '_>,
+    value: Value,
+    arguments: Rest<ValueOrKwargs>,
+) -> Result<String, Error> {
     let arguments = arguments.into_values();
     let (places, names): (&[Value], Kwargs) = from_args(&arguments)?;
     if places.len() > 4 {
@@ -36,6 +43,7 @@ pub(super) fn tojson(value: Value, arguments: Rest<ValueOrKwargs>) -> Result<Str
     // Python omits the space at the ends of lines.
     let between_items = if indent.is_some() { "," } else { ", " };
     let mut style = Style {
+        state,
         ascii: ascii.is_true(),
         indent,
         between_items: between_items.to_owned(),
@@ -76,20 +84,27 @@ fn indentation(indent: &Value) -> Result<Option<String>, Error> {
     }
 }
 
-impl Style {
+impl Style<'_, '_, '_> {
     fn write(&self, value: &Value, depth: usize, text: &mut String) -> Result<(), Error> {
         if depth > DEEPEST {
             return Err(invalid("tojson: expected a value of at most 128 levels"));
         }
+        self.state.consume_fuel(1)?;
         match value.kind() {
             ValueKind::None => text.push_str("null"),
             ValueKind::Bool => text.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number => self.number(value, text)?,
-            ValueKind::String => self.string(value.as_str().unwrap_or_default(), text),
+            ValueKind::String => {
+                let string = value.as_str().unwrap_or_default();
+                self.state.consume_fuel(string.len() as u64 / 64)?;
+                self.string(string, text);
+            }
             ValueKind::Map => self.object(value, depth, text)?,
-            ValueKind::Seq => {
-                let items = value.try_iter()?.map(|item| (None, item)).collect();
-                self.list(['[', ']'], items, depth, text)?;
+            // Slices and sums of lists are iterators here.
+            ValueKind::Seq | ValueKind::Iterable => {
+                let items = value.try_iter()?.checked();
+                let items: Result<_, Error> = items.map(|item| Ok((None, item?))).collect();
+                self.list(['[', ']'], items?, depth, text)?;
             }
             kind => {
                 let message = format!("tojson: expected what JSON has, got a value that is {kind}");
@@ -177,6 +192,8 @@ impl Style {
                 '\u{8}' => text.push_str("\\b"),
                 '\u{c}' => text.push_str("\\f"),
                 ' '..='~' => text.push(character),
+                // A mark is taken out of the text again.
+                _ if is_mark(character) => text.push(character),
                 _ if self.ascii || character < ' ' => {
                     for unit in character.encode_utf16(&mut [0; 2]) {
                         text.push_str(&format!("\\u{unit:04x}"));

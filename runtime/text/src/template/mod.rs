@@ -5,7 +5,10 @@
 //! `python` lists.
 
 mod chat;
+mod filters;
 mod json;
+mod methods;
+mod operands;
 mod python;
 
 pub use chat::{Chat, Message};
@@ -15,9 +18,9 @@ use std::path::Path;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, ErrorKind, Value};
-use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::Value as Json;
 
+use crate::error::guarded;
 use crate::files::{CONFIG, Files, content, kind};
 use crate::marks::unused;
 use crate::{Error, TemplateError, TemplateFault, Tokenizer};
@@ -72,9 +75,16 @@ impl ChatTemplate {
             return Err(Error::unfit(name, expected, text.len()));
         }
         let mut environment = environment().map_err(|error| template_error(name, &error))?;
-        environment
-            .add_template_owned(name.to_owned(), without_generation(text))
-            .map_err(|error| template_error(name, &error))?;
+        // Python reads all ends of lines as one kind.
+        let text = text.replace("\r\n", "\n").replace('\r', "\n");
+        let text = without_generation(&text);
+        let changed = operands::with_filters(&text);
+        let added = guarded(|| {
+            let added = environment.add_template_owned(name.to_owned(), changed);
+            added.or_else(|_| environment.add_template_owned(name.to_owned(), text))
+        });
+        let added = added.map_err(|why| panicked(name, why))?;
+        added.map_err(|error| template_error(name, &error))?;
         Ok(Self {
             environment,
             name: name.to_owned(),
@@ -121,8 +131,12 @@ impl ChatTemplate {
     /// # Errors
     /// [`Error::Template`] with the template's name, the line, and the cause: the template, the conversation or the fuel.
     pub fn render(&self, chat: &Chat) -> Result<String, Error> {
-        let template = self.environment.get_template(&self.name);
-        let text = template.and_then(|template| template.render(chat.context(&self.tokens)));
+        let context = chat.context(&self.tokens);
+        let text = guarded(|| {
+            let template = self.environment.get_template(&self.name);
+            template.and_then(|template| template.render(context))
+        });
+        let text = text.map_err(|why| panicked(&self.name, why))?;
         text.map_err(|error| template_error(&self.name, &error).into())
     }
 
@@ -158,15 +172,25 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut syntax = SyntaxConfig::builder();
     environment.set_syntax(syntax.trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    environment.set_unknown_method_callback(unknown_method_callback);
+    environment.set_unknown_method_callback(methods::call);
     environment.set_fuel(Some(FUEL));
     environment.set_formatter(python::print);
-    environment.add_filter("string", python::string);
+    filters::add(&mut environment);
     environment.add_test("iterable", python::is_iterable);
     environment.add_test("sequence", python::is_sequence);
-    environment.add_filter("tojson", json::tojson);
+    environment.add_test("callable", python::is_callable);
     environment.add_function("raise_exception", python::raise_exception);
     Ok(environment)
+}
+
+/// The error for a template on which the engine panicked.
+fn panicked(name: &str, why: String) -> TemplateError {
+    TemplateError {
+        template: name.to_owned(),
+        line: None,
+        fault: TemplateFault::Failed,
+        message: why,
+    }
 }
 
 fn template_error(name: &str, error: &minijinja::Error) -> TemplateError {
@@ -289,8 +313,8 @@ fn config(files: &Files) -> Result<Vec<Source>, Error> {
     Ok(sources)
 }
 
-/// Replaces the tags `{% generation %}` and `{% endgeneration %}` by a condition that is always true. In `transformers`, these tags mark
-/// what the assistant said, for training; they add no text, but their lines are trimmed like those of other blocks.
+/// Replaces the tags `{% generation %}` and `{% endgeneration %}` by `{% with %}` and its end. In `transformers`, these tags mark what the
+/// assistant said, for training; they add no text, but have variables of their own, and their lines are trimmed like those of other blocks.
 fn without_generation(text: &str) -> String {
     let mut parts = text.split("{%");
     let mut all = parts.next().unwrap_or_default().to_owned();
@@ -299,8 +323,8 @@ fn without_generation(text: &str) -> String {
         let replaced = part.split_once("%}").and_then(|(tag, rest)| {
             let word = tag.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
             let block = match word {
-                "generation" => "if true",
-                "endgeneration" => "endif",
+                "generation" => "with",
+                "endgeneration" => "endwith",
                 _ => return None,
             };
             Some(format!("{}%}}{rest}", tag.replacen(word, block, 1)))
