@@ -7,6 +7,7 @@ export const tests = [
   theLikeliestTokensAreThoseOfTransformers,
   textsAreThoseOfTheNativeCommand,
   aGgufFileWritesAndChats,
+  specialTokensInATextAreTextOnRequest,
   weightsInABlobAreReadInPieces,
   theExpertsOfEachTokenAreTold,
   stoppingWorksAtOnce,
@@ -149,6 +150,25 @@ async function aGgufFileWritesAndChats(lab) {
     assert.deepEqual(value?.ids, native.ids, message);
     assert.equal(value.promptTokens, 5);
   }
+}
+
+/** The word w1 is a special token here, which the word w14 contains. */
+async function specialTokensInATextAreTextOnRequest(lab) {
+  const files = olmoe({ chat: true });
+  const tokenizer = JSON.parse(files['tokenizer.json']);
+  const plain = { single_word: false, lstrip: false, rstrip: false, normalized: false };
+  tokenizer.added_tokens = [{ id: 1, content: 'w1', special: true, ...plain }];
+  serve(lab, 'special', { ...files, 'tokenizer.json': Buffer.from(JSON.stringify(tokenizer)) });
+  const worker = await lab.benchInWorker();
+  const messages = [{ role: 'user', content: 'w14 w3' }];
+  const asked = [{ prompt: 'w14 w3' }, { messages }].flatMap((text) => [
+    { ...text, maxTokens: 1 },
+    { ...text, maxTokens: 1, special: false },
+  ]);
+  const { answers } = await worker.evaluate(run, { folder: 'special', asked });
+  const tokens = answers.map(({ value, message }) => value?.promptTokens ?? message);
+  // What is left of w14 without w1 is a token of its own.
+  assert.deepEqual(tokens, [3, 2, 3, 2]);
 }
 
 /** Runs in a worker: returns the sizes of all reads while a model is loaded from Blobs. */

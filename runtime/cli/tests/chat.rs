@@ -70,6 +70,21 @@ fn a_conversation_is_what_was_said_so_far() {
     assert_eq!(whole[0]["ids"], said[1]["ids"]);
 }
 
+/// The word w1 is a special token here, which the word w14 contains.
+#[test]
+fn special_tokens_in_messages_are_text_on_request() {
+    let folder = talkative();
+    let config = json!({ "chat_template": TEMPLATE, "extra_special_tokens": ["w1"] });
+    let path = folder.path().join("tokenizer_config.json");
+    fs::write(path, config.to_string()).expect("written");
+    let prompt = |more: &[&str]| {
+        let said = objects(&folder, &[&SHORT, more].concat(), "w14 w3\n");
+        said[0]["prompt_tokens"].clone()
+    };
+    assert_eq!(prompt(&[]), 3);
+    assert_eq!(prompt(&["--no-special"]), 2);
+}
+
 #[test]
 fn commands_change_what_was_said() {
     let folder = talkative();

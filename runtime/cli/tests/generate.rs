@@ -197,6 +197,48 @@ fn the_likeliest_token_is_what_is_generated() {
     assert_eq!(text.matches(" %").count(), 2, "{text}");
 }
 
+/// The word w1 is a special token here, which the word w14 contains.
+#[test]
+fn special_tokens_in_a_text_are_text_on_request() {
+    let folder = model();
+    let path = folder.path().join("tokenizer.json");
+    let tokenizer = fs::read(&path).expect("written before");
+    let mut tokenizer: Value = serde_json::from_slice(&tokenizer).expect("JSON");
+    tokenizer["added_tokens"] = serde_json::json!([{
+        "id": 1, "content": "w1", "special": true, "normalized": false,
+        "single_word": false, "lstrip": false, "rstrip": false,
+    }]);
+    fs::write(path, tokenizer.to_string()).expect("written");
+    let config = r#"{"chat_template": "w1 {{ messages[0].content }}"}"#;
+    fs::write(folder.path().join("tokenizer_config.json"), config).expect("written");
+    let ids = |more: &[&str]| {
+        let more = [&["--prompt", "w14 w3", "--top", "1", "--json"], more].concat();
+        let found = object(&run("logits", folder.path(), &more));
+        let ids = found["prompt_ids"].as_array().expect("a list").iter();
+        ids.filter_map(Value::as_u64).collect::<Vec<u64>>()
+    };
+    // What is left of w14 is no word.
+    assert_eq!(ids(&[]), [1, 0, 3]);
+    assert_eq!(ids(&["--no-special"]), [14, 3]);
+    assert_eq!(ids(&["--chat"]), [1, 1, 0, 3]);
+    assert_eq!(ids(&["--chat", "--no-special"]), [1, 14, 3]);
+    let prompt = ["--prompt", "w14 w3", "--max-tokens", "1", "--json"];
+    let generated = [&prompt[..], &["--no-special"]].concat();
+    let generated = object(&generate(folder.path(), &generated));
+    assert_eq!(generated["prompt_tokens"], 2);
+
+    let text = folder.path().join("text");
+    fs::write(&text, "w14 w3 w5").expect("written");
+    let text = text.display().to_string();
+    let tokens = |more: &[&str]| {
+        let more = [&["--text", text.as_str(), "--json"], more].concat();
+        object(&run("perplexity", folder.path(), &more))["tokens"].clone()
+    };
+    // The first token is only seen.
+    assert_eq!(tokens(&[]), 3);
+    assert_eq!(tokens(&["--no-special"]), 2);
+}
+
 /// Checks the number of tokens per expert in each layer; `computed` tokens went through the model.
 fn assert_counted(found: &Value, computed: u64) {
     let layers = found["experts"].as_array().expect("a list");

@@ -262,18 +262,12 @@ const AS_IN_PYTHON: &[(&str, &str)] = &[
         "{{ x|default('d') }} {{ ''|default('e', true) }} {{ ''|default('f', boolean=false) }}| {{ none|default('g', boolean=true) }}",
         "d e | g",
     ),
-    (
-        "{{ '<a href=\"x\">'|e }}",
-        "&lt;a href=&#34;x&#34;&gt;",
-    ),
+    ("{{ '<a href=\"x\">'|e }}", "&lt;a href=&#34;x&#34;&gt;"),
     (
         "{{ 'ab'.removeprefix('a') }} {{ 'ab'.removesuffix('b') }} {{ [3, 4].index(4) }} {{ 'a\\x0bb\\nc'.splitlines() }}",
         "b a 1 ['a', 'b', 'c']",
     ),
-    (
-        "{{ '%d/%s' % (3, 'x') }} {{ '%s!' % name ~ 1 }}",
-        "3/x N!1",
-    ),
+    ("{{ '%d/%s' % (3, 'x') }} {{ '%s!' % name ~ 1 }}", "3/x N!1"),
     ("{{ none ~ true ~ 1 ~ nothing }}|", "NoneTrue1|"),
     ("a\r\nb{{ '\\n' }}c", "a\nb\nc"),
     (

@@ -114,7 +114,7 @@ fn ends_come_from_every_file_that_names_them() {
         ("config.json", json!({"eos_token_id": 0, "vocab_size": 512})),
         (
             "tokenizer_config.json",
-            json!({"eos_token": {"content": "</think>"}, "add_bos_token": true, "pad_token": null}),
+            json!({"eos_token": {"content": "</think>"}, "pad_token": null}),
         ),
         (
             "special_tokens_map.json",
@@ -122,7 +122,8 @@ fn ends_come_from_every_file_that_names_them() {
         ),
     ];
     let all = Tokenizer::from_folder(folder("byte_level", &files).path()).unwrap();
-    assert_eq!(all.eos_ids(), [2, 0, all.id("</think>").unwrap()]);
+    // The map of special tokens counts before the configuration.
+    assert_eq!(all.eos_ids(), [2, 0]);
     assert_eq!(all.bos_id(), Some(1));
     let tokenizer = fs::read(vectors().join("byte_level.json")).unwrap();
     let beside = files.iter();
@@ -135,7 +136,8 @@ fn ends_come_from_every_file_that_names_them() {
     assert_eq!(one, other);
     let nothing = Files::in_memory([("config.json", b"{}".to_vec())]);
     let error = Tokenizer::from_files(&nothing).unwrap_err().to_string();
-    assert_eq!(error, "the files: expected a file tokenizer.json, got none");
+    let said = "the files: expected tokenizer.json, tokenizer.model, or vocab.json and merges.txt, got none of them";
+    assert_eq!(error, said);
     let one = [("generation_config.json", json!({"eos_token_id": 2}))];
     let one = Tokenizer::from_folder(folder("byte_level", &one).path()).unwrap();
     assert_eq!(one.eos_ids(), [2]);
@@ -151,21 +153,233 @@ fn tokens_of_other_files_are_added() {
             json!({"added_tokens_decoder": {
                 "484": {"content": "<late>", "special": true},
                 "483": {"content": "<tool>", "special": false},
-                "2": {"content": "<|im_end|>", "special": false, "lstrip": false},
+                "2": {"content": "<|im_end|>", "special": false, "lstrip": true, "normalized": false},
             }}),
         ),
+        // Beside `added_tokens_decoder` this file doesn't count.
         ("added_tokens.json", json!({"<last>": 485})),
     ];
     let tokenizer = Tokenizer::from_folder(folder("byte_level", &files).path()).unwrap();
     let ids = ["<tool>", "<late>", "<last>"].map(|token| tokenizer.id(token));
-    assert_eq!(ids, [Some(483), Some(484), Some(485)]);
+    assert_eq!(ids, [Some(483), Some(484), None]);
     assert_eq!(tokenizer.encode("<late><tool>", false).unwrap(), [484, 483]);
     assert!(tokenizer.is_special(484) && !tokenizer.is_special(483));
-    assert!(
-        !tokenizer.is_special(2),
-        "the flags of tokenizer_config.json count"
-    );
+    assert!(tokenizer.is_special(2), "special in one of the files");
+    let spaced = tokenizer.encode("  <|im_end|>", false).unwrap();
+    assert_eq!(spaced, [2], "the spaces before it belong to it");
     assert_eq!(tokenizer.eos_ids(), [2]);
+    let legacy = [("added_tokens.json", json!({"<last>": 484, "<first>": 483}))];
+    let tokenizer = Tokenizer::from_folder(folder("byte_level", &legacy).path()).unwrap();
+    let ids = ["<first>", "<last>"].map(|token| tokenizer.id(token));
+    assert_eq!(ids, [Some(483), Some(484)]);
+    assert!(!tokenizer.is_special(483));
+}
+
+/// Tokens that files name become special tokens, also where `tokenizer.json` doesn't have them.
+#[test]
+fn named_tokens_are_special() {
+    let files = [(
+        "tokenizer_config.json",
+        json!({
+            "eos_token": "<eos>", "unk_token": {"__type": "AddedToken", "content": "</think>", "normalized": true},
+            "additional_special_tokens": ["<think>", "<new>"],
+        }),
+    )];
+    let tokenizer = Tokenizer::from_folder(folder("byte_level", &files).path()).unwrap();
+    let ids = ["<eos>", "<new>"].map(|token| tokenizer.id(token));
+    assert_eq!(ids, [Some(483), Some(484)]);
+    assert_eq!(tokenizer.eos_ids(), [483]);
+    for token in ["<eos>", "<new>", "<think>", "</think>"] {
+        assert!(
+            tokenizer.is_special(tokenizer.id(token).unwrap()),
+            "{token}"
+        );
+    }
+}
+
+#[test]
+fn settings_say_what_a_text_begins_and_ends_with() {
+    let with = |settings: Value| {
+        let files = [("tokenizer_config.json", settings)];
+        let tokenizer = Tokenizer::from_folder(folder("byte_level", &files).path());
+        let ids = tokenizer.unwrap().encode("a", true).unwrap();
+        ids.into_iter().filter(|id| *id < 3).collect::<Vec<u32>>()
+    };
+    let [start, end] = ["<|im_start|>", "<|im_end|>"];
+    // `tokenizer.json` begins a text with <|endoftext|>, which has the id 0.
+    assert_eq!(with(json!({"bos_token": start, "eos_token": end})), [0]);
+    let both =
+        json!({"bos_token": start, "eos_token": end, "add_bos_token": true, "add_eos_token": true});
+    assert_eq!(with(both), [1, 2]);
+    let neither = json!({"bos_token": start, "eos_token": end, "add_bos_token": false});
+    assert_eq!(with(neither), [0_u32; 0]);
+    assert_eq!(
+        with(json!({"add_bos_token": true})),
+        [0_u32; 0],
+        "there is no token"
+    );
+}
+
+#[test]
+fn names_of_special_tokens_are_text_on_request() {
+    let tokenizer = Tokenizer::from_folder(folder("byte_level", &[]).path()).unwrap();
+    let text = tokenizer.clone().with_special_as_text(true);
+    // The tokens "<", "|", "im", "_", "e", "nd", "|" and ">" of the file.
+    let characters = [30, 94, 378, 65, 71, 268, 94, 32];
+    assert_eq!(text.encode("<|im_end|>", false).unwrap(), characters);
+    assert_eq!(text.encode("<|im_end|>", true).unwrap()[1..], characters);
+    assert_eq!(tokenizer.encode("<|im_end|>", false).unwrap(), [2]);
+    for plain in ["", "a <b> |c|", "<|im_", "<"] {
+        let ids = [&text, &tokenizer].map(|of| of.encode(plain, true).unwrap());
+        assert_eq!(ids[0], ids[1], "{plain}");
+    }
+    let all: String = ('\u{FDD0}'..='\u{FDEF}').collect();
+    assert!(matches!(text.encode(&all, false), Err(Error::Encode(_))));
+    assert!(tokenizer.encode(&all, false).is_ok());
+    // With a space before the text, as SentencePiece's vocabularies have it.
+    let pieces = Tokenizer::from_folder(folder("byte_fallback", &[]).path()).unwrap();
+    let apart = pieces.encode("a<", false).unwrap();
+    let ids = pieces
+        .clone()
+        .with_special_as_text(true)
+        .encode("a</s>", false)
+        .unwrap();
+    assert_eq!(pieces.decode(&ids, false).unwrap(), "a</s>");
+    assert_eq!(ids[..apart.len()], apart);
+    assert!(ids.iter().all(|id| !pieces.is_special(*id)));
+}
+
+/// The files of GPT-2's time for the vocabulary of the vectors.
+#[test]
+fn vocabulary_and_merges_are_a_tokenizer() {
+    let whole = json(&vectors().join("byte_level.json"));
+    let merges = whole["model"]["merges"].as_array().unwrap().iter();
+    let merges = merges.map(|pair| {
+        format!(
+            "{} {}\n",
+            pair[0].as_str().unwrap(),
+            pair[1].as_str().unwrap()
+        )
+    });
+    let merges = format!("#version: 0.2\n{}", merges.collect::<String>());
+    let vocabulary = whole["model"]["vocab"].to_string();
+    let with = |class: &str, merges: &str| {
+        let config = json!({"tokenizer_class": class, "eos_token": "<|im_end|>"});
+        Tokenizer::from_files(&Files::in_memory([
+            ("vocab.json", vocabulary.clone().into_bytes()),
+            ("merges.txt", merges.as_bytes().to_vec()),
+            ("tokenizer_config.json", config.to_string().into_bytes()),
+        ]))
+    };
+    let tokenizer = with("GPT2Tokenizer", &merges).unwrap();
+    assert_eq!(tokenizer.eos_ids(), [2]);
+    let expected: Vectors =
+        serde_json::from_value(json(&vectors().join("byte_level.vectors.json"))).unwrap();
+    // Numbers are cut otherwise, and the tokens that were added later are missing.
+    let texts = expected.texts.iter().filter(|case| {
+        let text = &case.text;
+        !text.contains(|c: char| c.is_numeric()) && !text.contains("think>") && !text.contains("<|")
+    });
+    let mut compared = 0;
+    for case in texts {
+        assert_eq!(tokenizer.encode(&case.text, false).unwrap(), case.ids);
+        compared += 1;
+    }
+    assert!(compared > 10, "{compared} texts");
+    for (class, merges, said) in [
+        (
+            "BartTokenizer",
+            merges.as_str(),
+            "expected GPT2Tokenizer or Qwen2Tokenizer beside vocab.json",
+        ),
+        (
+            "GPT2Tokenizer",
+            "Ġ t\nalone\n",
+            "merges.txt, line 2: expected two tokens with a space between them, got \"alone\"",
+        ),
+        (
+            "GPT2Tokenizer",
+            "no such\n",
+            "vocab.json: expected a tokenizer",
+        ),
+    ] {
+        let error = with(class, merges).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+/// A field of a message of protocol buffers that has bytes.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let length = bytes.len();
+    let mut field = vec![
+        (number << 3) | 2,
+        (length & 0x7F) as u8 | 0x80,
+        (length >> 7) as u8,
+    ];
+    field.extend(bytes);
+    field
+}
+
+/// A model file of SentencePiece with the vocabulary of the vectors.
+fn model_file(kind: u8) -> Vec<u8> {
+    let pieces = pieces();
+    let mut file = Vec::new();
+    for (at, token) in pieces.tokens.iter().enumerate() {
+        let mut piece = field(1, token.as_bytes());
+        piece.push((2 << 3) | 5);
+        piece.extend(pieces.scores[at].to_le_bytes());
+        piece.extend([3 << 3, u8::try_from(pieces.types[at]).unwrap()]);
+        file.extend(field(1, &piece));
+    }
+    file.extend(field(2, &[3 << 3, kind]));
+    file
+}
+
+#[test]
+fn a_model_file_of_sentencepiece_is_a_tokenizer() {
+    let with = |bytes: Vec<u8>, config: Value| {
+        Tokenizer::from_files(&Files::in_memory([
+            ("tokenizer.model", bytes),
+            ("tokenizer_config.json", config.to_string().into_bytes()),
+        ]))
+    };
+    let expected = json(&vectors().join("byte_fallback.vectors.json"));
+    let expected: Vectors = serde_json::from_value(expected).unwrap();
+    let legacy = with(
+        model_file(2),
+        json!({"legacy": true, "add_bos_token": true}),
+    )
+    .unwrap();
+    assert_eq!((legacy.bos_id(), legacy.eos_ids()), (Some(1), &[2][..]));
+    compare(&legacy, &expected, "tokenizer.model");
+    // Since then a word after a special token has no space of its own.
+    let newer = with(model_file(2), json!({"add_bos_token": true})).unwrap();
+    let [old, new] = [&legacy, &newer].map(|of| of.encode("a</s>a", true).unwrap());
+    assert_eq!(old[..3], new[..3]);
+    let tokens = |ids: &[u32]| {
+        ids.iter()
+            .map(|id| legacy.token(*id).unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(tokens(&old[2..]), ["</s>", "▁a"]);
+    assert_eq!(tokens(&new[2..]), ["</s>", "a"]);
+    for (bytes, said) in [
+        (
+            model_file(1),
+            "tokenizer.model: expected a BPE model without a normalization of its own; ",
+        ),
+        (
+            b"\x0A\xFF".to_vec(),
+            "tokenizer.model: expected a model of SentencePiece, got other bytes",
+        ),
+        (
+            b"version https://git-lfs.github.com/spec/v1\n".to_vec(),
+            "git lfs pull",
+        ),
+    ] {
+        let error = with(bytes, json!({})).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
 }
 
 #[test]
@@ -183,8 +397,8 @@ fn files_that_do_not_fit_are_named() {
         ),
         (
             "tokenizer_config.json",
-            json!({"eos_token": "<eos>"}),
-            "expected a token of tokenizer.json, got \"<eos>\"",
+            json!({"eos_token": 3}),
+            "tokenizer_config.json: expected a token's text, got 3",
         ),
         (
             "special_tokens_map.json",
@@ -204,7 +418,7 @@ fn files_that_do_not_fit_are_named() {
     }
     let empty = tempfile::tempdir().unwrap();
     let error = Tokenizer::from_folder(empty.path()).unwrap_err();
-    let said = "expected a file tokenizer.json, got none";
+    let said = "or vocab.json and merges.txt, got none of them";
     assert!(error.to_string().contains(said), "{error}");
     fs::create_dir(empty.path().join("tokenizer.json")).unwrap();
     let error = Tokenizer::from_folder(empty.path()).unwrap_err();

@@ -1,13 +1,25 @@
 //! Any bytes as a file are read or refused. The targets in `fuzz/fuzz_targets/` run this, too.
 
-use moebius_text::{Chat, ChatTemplate, Detokenizer, Error, Message, Tokenizer};
+use moebius_text::{Chat, ChatTemplate, Detokenizer, Error, Files, Message, Tokenizer};
 
 /// Reads a `tokenizer.json` from `bytes`, and if that succeeds, encodes and decodes with it.
 pub(crate) fn any_tokenizer(bytes: &[u8]) -> Result<(), Error> {
-    let tokenizer = Tokenizer::from_bytes(bytes)?;
-    let ids = tokenizer.encode("Call me 你好 Ishmael 🙂. <|im_end|>", true)?;
+    encodes_and_decodes(&Tokenizer::from_bytes(bytes)?)
+}
+
+/// Reads a `tokenizer.model` from `bytes`, and if that succeeds, encodes and decodes with it.
+pub(crate) fn any_model(bytes: &[u8]) -> Result<(), Error> {
+    let files = Files::in_memory([("tokenizer.model", bytes.to_vec())]);
+    encodes_and_decodes(&Tokenizer::from_files(&files)?)
+}
+
+fn encodes_and_decodes(tokenizer: &Tokenizer) -> Result<(), Error> {
+    let said = "Call me 你好 Ishmael 🙂. <|im_end|>";
+    let as_text = tokenizer.clone().with_special_as_text(true);
+    let _ = as_text.encode(said, true);
+    let ids = tokenizer.encode(said, true)?;
     let text = tokenizer.decode(&ids, false)?;
-    let mut detokenizer = Detokenizer::new(&tokenizer, false);
+    let mut detokenizer = Detokenizer::new(tokenizer, false);
     let mut streamed = String::new();
     for id in ids {
         streamed += &detokenizer.push(id)?;

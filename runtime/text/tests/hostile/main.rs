@@ -5,7 +5,8 @@ mod any_bytes;
 
 use std::path::Path;
 
-use any_bytes::{any_template, any_tokenizer};
+use any_bytes::{any_model, any_template, any_tokenizer};
+use moebius_text::{Files, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -28,6 +29,7 @@ fn every_truncation_is_refused() {
 fn arbitrary_bytes_are_read_or_refused() {
     proptest!(|(bytes in prop::collection::vec(any::<u8>(), 0..200))| {
         let _ = any_tokenizer(&bytes);
+        let _ = any_model(&bytes);
         any_template(&String::from_utf8_lossy(&bytes));
     });
 }
@@ -42,6 +44,83 @@ fn some_changes_are_read_or_refused() {
             bytes[at] = byte;
         }
         let _ = any_tokenizer(&bytes);
+    });
+}
+
+/// A model file of SentencePiece with five pieces: a text of a length below 128 in each field.
+fn model_file() -> Vec<u8> {
+    let mut file = Vec::new();
+    for (piece, kind) in [
+        ("<unk>", 2),
+        ("<s>", 3),
+        ("</s>", 3),
+        ("\u{2581}a", 1),
+        ("<0x41>", 6),
+    ] {
+        let mut message = vec![0x0A, piece.len() as u8];
+        message.extend(piece.bytes());
+        message.push(0x15);
+        message.extend((-1.0_f32).to_le_bytes());
+        message.extend([0x18, kind]);
+        file.extend([0x0A, message.len() as u8]);
+        file.extend(message);
+    }
+    file.extend([0x12, 2, 0x18, 2]);
+    file
+}
+
+#[test]
+fn some_changes_of_a_model_file_are_read_or_refused() {
+    let model = model_file();
+    any_model(&model).unwrap();
+    proptest!(|(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), cut in any::<prop::sample::Index>())| {
+        let mut bytes = model.clone();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let _ = any_model(&bytes);
+        let _ = any_model(&bytes[..cut.index(bytes.len())]);
+    });
+}
+
+/// Any values of the settings beside a tokenizer give a tokenizer or an error.
+#[test]
+fn some_settings_are_read_or_refused() {
+    let keys = [
+        "added_tokens_decoder",
+        "additional_special_tokens",
+        "bos_token",
+        "eos_token",
+        "add_bos_token",
+        "chat_template",
+    ];
+    let token = json!({"content": "<a>", "special": 3, "lstrip": true, "normalized": null});
+    let values = [
+        json!(null),
+        json!(true),
+        json!(-1),
+        json!(""),
+        json!("<a>"),
+        json!(["<a>", 3, [], {"content": ""}]),
+        json!({"7": token, "18446744073709551615": {"content": "<a>"}}),
+        json!({"-1": token}),
+        token.clone(),
+        json!({}),
+    ];
+    let tokenizer = fixture("byte_level");
+    proptest!(|(chosen in prop::collection::vec((0..keys.len(), 0..values.len()), 1..4))| {
+        let mut config = json!({});
+        for (key, value) in chosen {
+            config[keys[key]] = values[value].clone();
+        }
+        let files = Files::in_memory([
+            ("tokenizer.json", tokenizer.clone()),
+            ("tokenizer_config.json", config.to_string().into_bytes()),
+        ]);
+        if let Ok(tokenizer) = Tokenizer::from_files(&files) {
+            let _ = tokenizer.encode("a <a>", true);
+        }
     });
 }
 
