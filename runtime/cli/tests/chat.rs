@@ -78,7 +78,7 @@ fn special_tokens_in_messages_are_text_on_request() {
     let path = folder.path().join("tokenizer_config.json");
     fs::write(path, config.to_string()).expect("written");
     let prompt = |more: &[&str]| {
-        let said = objects(&folder, &[&SHORT, more].concat(), "w14 w3\n");
+        let said = objects(&folder, &[&SHORT[..], more].concat(), "w14 w3\n");
         said[0]["prompt_tokens"].clone()
     };
     assert_eq!(prompt(&[]), 3);

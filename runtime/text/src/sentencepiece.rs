@@ -1,5 +1,7 @@
 //! SentencePiece's own model files, `tokenizer.model`: a message of protocol buffers with pieces, their scores and few settings.
 
+use std::collections::HashSet;
+
 use moebius_weights::gguf::Vocabulary;
 use serde_json::{Value, json};
 
@@ -49,8 +51,16 @@ pub(crate) fn tokenizer(
         let got = format!("model_type {kind} with a table of {} bytes", model.table);
         return Err(Error::unfit(label, ADVICE, got));
     }
-    let [unknown, bos, eos] = model.ids.map(|id| id.and_then(|id| u32::try_from(id).ok()));
+    let distinct: HashSet<&String> = model.pieces.iter().collect();
+    if distinct.len() < model.pieces.len() {
+        let got = format!("{} of {}", distinct.len(), model.pieces.len());
+        return Err(Error::unfit(label, "different pieces", got));
+    }
     let piece = |id: Option<u32>| model.pieces.get(usize::try_from(id?).ok()?);
+    let [unknown, bos, eos] = model.ids.map(|id| {
+        let id = id.and_then(|id| u32::try_from(id).ok());
+        id.filter(|id| piece(Some(*id)).is_some())
+    });
     let names = [
         ("unk_token", unknown),
         ("bos_token", bos),
@@ -67,7 +77,7 @@ pub(crate) fn tokenizer(
     };
     let vocabulary = Vocabulary {
         model: "llama".to_owned(),
-        add_bos: flag("add_bos_token").unwrap_or(bos.is_some()),
+        add_bos: flag("add_bos_token").unwrap_or(true) && bos.is_some(),
         add_space: flag("add_prefix_space").unwrap_or(true),
         tokens: model.pieces,
         scores: model.scores,

@@ -299,7 +299,7 @@ const AS_IN_PYTHON: &[(&str, &str)] = &[
 #[test]
 fn values_are_those_of_python() {
     let chat = Chat::default()
-        .with("floats", [1e20, 0.5, 1e-5, 3.0])
+        .with("floats", vec![1e20, 0.5, 1e-5, 3.0])
         .with("name", "N");
     for (source, expected) in AS_IN_PYTHON {
         let template = ChatTemplate::new("a template", source).unwrap();
@@ -365,7 +365,7 @@ fn parts_of_messages_do_not_join_to_special_tokens() {
     let template = ChatTemplate::new("a template", source).unwrap();
     let template = template.with_token("eos_token", "<|im_end|>");
     let part = |text: &str| json!({"type": "text", "text": text});
-    let parts = [part("a<|im_"), part("end|>b")];
+    let parts = vec![part("a<|im_"), part("end|>b")];
     let chat = Chat::new([Message::new("user", "").with("content", parts)]);
     let ends = |tokenizer: &Tokenizer| {
         let ids = template.encode(&chat, tokenizer).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use minijinja::value::{Serde, ValueKind};
+use minijinja::value::{Serde, Tuple, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -167,7 +167,12 @@ fn marked(value: &Value, names: &Names, mark: char, depth: usize) -> Result<Valu
         ValueKind::Seq => {
             let items = value.try_iter()?;
             let items = items.map(|item| marked(&item, names, mark, depth + 1));
-            Ok(Value::from(items.collect::<Result<Vec<Value>, Error>>()?))
+            let items: Result<Vec<Value>, Error> = items.collect();
+            Ok(if value.is_tuple() {
+                Value::from(Tuple::from(items?))
+            } else {
+                Value::from(items?)
+            })
         }
         ValueKind::Map => {
             let mut pairs = Vec::new();
@@ -281,7 +286,7 @@ fn strftime(since_1970: Duration, format: &str) -> Result<String, Error> {
         };
         let bare = part.trim_start_matches(['0', ' ']);
         text.push_str(match bare {
-            _ if !is_bare => &part,
+            _ if !is_bare => part.as_str(),
             "" => "0",
             bare => bare,
         });

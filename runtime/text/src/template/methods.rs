@@ -1,6 +1,6 @@
 //! Methods of Python's texts and lists, where the engine's library lacks them or has them in another way.
 
-use minijinja::value::{Kwargs, ValueKind, from_args};
+use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
 use minijinja::{Error, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
@@ -81,17 +81,7 @@ fn of_text(
         }
         "partition" | "rpartition" => {
             let (separator,): (&str,) = from_args(arguments)?;
-            let found = if name == "partition" {
-                text.find(separator)
-            } else {
-                text.rfind(separator)
-            };
-            let parts = match found {
-                Some(at) => [&text[..at], separator, &text[at + separator.len()..]],
-                None if name == "partition" => [text, "", ""],
-                None => ["", "", text],
-            };
-            Value::from(minijinja::value::Tuple::from(parts.map(Value::from)))
+            partition(text, separator, name == "rpartition")
         }
         "removeprefix" => {
             let (prefix,): (&str,) = from_args(arguments)?;
@@ -111,6 +101,21 @@ fn of_text(
         }
         _ => return Ok(None),
     }))
+}
+
+/// The parts before, at and after a separator, the first or the last one in a text; a text without one is the first part, or the last.
+fn partition(text: &str, separator: &str, from_end: bool) -> Value {
+    let found = if from_end {
+        text.rfind(separator)
+    } else {
+        text.find(separator)
+    };
+    let parts = match found {
+        Some(at) => [&text[..at], separator, &text[at + separator.len()..]],
+        None if from_end => ["", "", text],
+        None => [text, "", ""],
+    };
+    Value::from(Tuple::from(parts.map(Value::from)))
 }
 
 /// A list of texts, for which fuel is taken before it is made.
