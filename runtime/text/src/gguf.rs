@@ -183,6 +183,9 @@ const CUTS: &[Cut] = &[
     cut(&["kimi-k2"], KIMI),
 ];
 
+/// Most bytes of a token that merges may make; the longest of published vocabularies have about a hundred.
+const LONGEST: usize = 1024;
+
 /// Values of `token_type` for tokens that merges may make: normal and user-defined ones.
 const MADE: &[i32] = &[1, 4];
 
@@ -311,7 +314,8 @@ fn merges_by_score(vocabulary: &Vocabulary) -> Vec<[&str; 2]> {
     let made = made.filter(|(id, _)| is_made(*id));
     let scores: HashMap<&str, f32> = made.map(|(id, token)| (token.as_str(), of(id))).collect();
     let mut found = Vec::new();
-    for (token, score) in &scores {
+    // Hashing the parts of a token takes time that grows with the square of its length.
+    for (token, score) in scores.iter().filter(|(token, _)| token.len() <= LONGEST) {
         let ends = token
             .char_indices()
             .skip(1)
