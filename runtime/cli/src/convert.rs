@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::args::{ConvertArgs, UpcycleArgs};
 use crate::devices::bytes;
 use crate::error::CliError;
+use crate::hub::located;
 use crate::screen::{BAD, DIM, GOOD, Outcome, Screen, Table, one_line};
 
 /// Runs `moebius convert`.
@@ -19,7 +20,7 @@ pub(crate) fn convert(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome
     let options = options(args);
     let quantizer = Quantizer::from(options.scheme).with_scales(args.scales);
     quantizer.validate().map_err(moebius::Error::from)?;
-    let source = Reader::open(&args.model)?;
+    let source = Reader::open(&located(&args.model)?)?;
     let title = format!(
         "Converting {} to {} · {}",
         args.model.display(),
@@ -134,7 +135,7 @@ fn layers(layers: &[ConvertedLayer], screen: &mut Screen) -> Result<(), CliError
 
 /// Runs `moebius upcycle`.
 pub(crate) fn upcycle(args: &UpcycleArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let files = ModelFiles::open(&args.model)?;
+    let files = ModelFiles::open(&located(&args.model)?)?;
     let experts = args.experts;
     let how = if args.split {
         Upcycling::Split { experts }

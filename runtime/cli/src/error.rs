@@ -50,6 +50,9 @@ pub(crate) enum CliError {
     /// A conversion of weights failed.
     #[error(transparent)]
     Weights(#[from] moebius_weights::WeightsError),
+    /// A model can't be fetched, or isn't in the cache.
+    #[error(transparent)]
+    Hub(#[from] crate::hub::HubError),
     /// A tokenizer or a chat template can't be used.
     #[error(transparent)]
     Text(#[from] moebius_text::Error),
@@ -95,6 +98,7 @@ impl CliError {
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Usage { hint, .. } => return hint.clone(),
+            Self::Hub(e) => return e.hint(),
             Self::Result(e) => result_hint(e)?,
             Self::Simd(_) | Self::Bench(moebius_benches::BenchError::Held(_)) => {
                 "without --simd and MOEBIUS_SIMD the widest are used"

@@ -1,5 +1,5 @@
-//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, upcycling, conversion, generation,
-//! conversation, perplexity.
+//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, upcycling, conversion, downloads,
+//! generation, conversation, perplexity.
 
 mod args;
 mod bench;
@@ -12,7 +12,9 @@ mod devices;
 mod drivers;
 mod emit;
 mod error;
+mod fetch;
 mod generate;
+mod hub;
 mod main_job;
 mod process;
 mod published;
@@ -84,6 +86,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         Command::Train(args) => train::run(args, screen),
         Command::Upcycle(args) => convert::upcycle(args, screen),
         Command::Convert(args) => convert::convert(args, screen),
+        Command::Fetch(args) => fetch::run(args, screen),
         Command::Generate(args) => generate::generate(args, screen),
         Command::Chat(args) => chat::run(args, screen),
         Command::Logits(args) => generate::logits(args, screen),

@@ -18,6 +18,7 @@ use moebius_weights::folder::model_at;
 use crate::args::{ModelPrecision, PlaceArgs, PromptArgs};
 use crate::bundled;
 use crate::error::CliError;
+use crate::hub::located;
 use crate::resolve::resolve_for;
 use crate::screen::{Screen, Table, one_line};
 
@@ -34,13 +35,13 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Opens the model in a folder or a GGUF file; without a path, the bundled one.
+    /// Opens the model in a folder or a GGUF file, or the one of this name in the cache; without a path, the bundled one.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, CliError> {
         let (files, beside, name) = match path {
             Some(path) => {
-                let place = model_at(path)?;
+                let place = model_at(&located(path)?)?;
                 (
-                    ModelFiles::open(&place)?,
+                    ModelFiles::at(&place)?,
                     Files::in_folder(&place),
                     path.display().to_string(),
                 )

@@ -103,6 +103,19 @@ impl Screen {
         bar
     }
 
+    /// A progress bar over bytes, whose number is set when it is known.
+    pub(crate) fn bytes(&self, title: &'static str) -> ProgressBar {
+        if !self.shows_progress() {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new(0).with_prefix(title);
+        let template = "{prefix} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta} {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar
+    }
+
     /// A spinner for work of unknown length.
     pub(crate) fn spinner(&self) -> ProgressBar {
         if !self.shows_progress() {

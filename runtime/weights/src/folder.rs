@@ -165,6 +165,8 @@ pub fn is_gguf(path: &Path) -> bool {
 fn snapshot_in(folder: &Path) -> Option<PathBuf> {
     let snapshots = folder.join("snapshots");
     let named = fs::read_to_string(folder.join("refs/main")).ok();
+    // A program that is just writing the reference may have left it empty.
+    let named = named.filter(|name| !name.trim().is_empty());
     let named = named.map(|name| snapshots.join(name.trim()));
     named.filter(|folder| folder.is_dir()).or_else(|| {
         let all = fs::read_dir(&snapshots).ok()?.filter_map(Result::ok);

@@ -46,6 +46,8 @@ const LIBRARIES: &str = "
     axum:
     tokenizers: text
     minijinja: text
+    hf-hub: cli
+    ureq: cli
 ";
 
 /// Libraries whose kernels and APIs change between patch releases: pinned exactly.

@@ -75,8 +75,9 @@ pub(crate) struct PlaceArgs {
 /// Which model.
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
-    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file [default: the small model inside this program].
-    #[arg(long, value_name = "DIR|FILE.gguf")]
+    /// Folder with config.json, safetensors and tokenizer.json, a GGUF file, or ORG/NAME[:FILE] in the cache (`moebius fetch`) [default: the
+    /// small model inside this program].
+    #[arg(long, value_name = "DIR|FILE.gguf|ORG/NAME")]
     pub(crate) model: Option<PathBuf>,
 }
 
@@ -147,8 +148,9 @@ olmoe, qwen2_moe, qwen3, qwen3_moe.";
 #[derive(Debug, Args)]
 #[command(after_help = CHAT_EXAMPLES)]
 pub(crate) struct ChatArgs {
-    /// Folder with config.json, safetensors, tokenizer.json and a chat template, or a GGUF file.
-    #[arg(long, value_name = "DIR|FILE.gguf")]
+    /// Folder with config.json, safetensors, tokenizer.json and a chat template, a GGUF file, or ORG/NAME[:FILE] in the cache (`moebius
+    /// fetch`).
+    #[arg(long, value_name = "DIR|FILE.gguf|ORG/NAME")]
     pub(crate) model: PathBuf,
     /// What the model is told before the first message.
     #[arg(long, value_name = "TEXT")]

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod fetch;
 mod generate;
 mod train;
 
@@ -15,6 +16,7 @@ use moebius_host::Simd;
 pub(crate) use bench::{
     BenchArgs, BenchChartArgs, BenchCommand, BenchEngineArgs, BenchMoeArgs, How,
 };
+pub(crate) use fetch::FetchArgs;
 pub(crate) use generate::{
     ChatArgs, GenerateArgs, LogitsArgs, ModelArgs, ModelPrecision, PerplexityArgs, PlaceArgs,
     PromptArgs,
@@ -116,6 +118,12 @@ pub(crate) enum Command {
     /// converted: embeddings, norms, the output head, routers, and what --skip names. Needs no device.
     #[command(verbatim_doc_comment)]
     Convert(ConvertArgs),
+    /// Download a published model into the cache that Hugging Face's programs share
+    ///
+    /// Fetches what a model needs and no more: its configuration, tokenizer, chat template and weights in safetensors, or one GGUF file.
+    /// An interrupted download goes on where it stopped. Then `--model ORG/NAME` takes the model from the cache.
+    #[command(verbatim_doc_comment)]
+    Fetch(FetchArgs),
     /// Go on with a text by a published model
     ///
     /// Reads a folder as Hugging Face has them, or a GGUF file. Whatever in it is unsupported, missing or doesn't fit is one error
@@ -183,7 +191,7 @@ pub(crate) struct EmitArgs {
 #[derive(Debug, Args)]
 #[command(after_help = CONVERT_EXAMPLES)]
 pub(crate) struct ConvertArgs {
-    /// Checkpoint to read: a folder, an index or a .safetensors file.
+    /// Checkpoint to read: a folder, an index or a .safetensors file, or ORG/NAME in the cache (`moebius fetch`).
     #[arg(long, value_name = "IN")]
     pub(crate) model: PathBuf,
     /// What to write: a .safetensors file, or a folder that is new or empty.

@@ -92,7 +92,7 @@ pub(crate) struct TrainArgs {
 /// `train --model`.
 #[derive(Debug, Args)]
 pub(crate) struct PublishedArgs {
-    /// Train a published model: a folder with config.json, safetensors and tokenizer.json.
+    /// Train a published model: a folder with config.json, safetensors and tokenizer.json, or ORG/NAME in the cache (`moebius fetch`).
     #[arg(long, value_name = "DIR", requires = "out", conflicts_with_all = OF_BYTES)]
     pub(crate) model: Option<PathBuf>,
     /// Folder for the trained model: new or empty. With --checkpoint it is written after the last of all steps.
@@ -144,7 +144,7 @@ fn loss_scaling(text: &str) -> Result<LossScaling, String> {
 #[derive(Debug, Args)]
 #[command(after_help = UPCYCLE_EXAMPLES)]
 pub(crate) struct UpcycleArgs {
-    /// Folder of the dense model, with config.json, safetensors and tokenizer.json.
+    /// Folder of the dense model, with config.json, safetensors and tokenizer.json, or ORG/NAME in the cache (`moebius fetch`).
     #[arg(long, value_name = "DIR")]
     pub(crate) model: PathBuf,
     /// Folder for the mixture: new or empty.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::{Course, goes_on, precision, steps, text};
 use crate::args::TrainArgs;
 use crate::error::CliError;
+use crate::hub::located;
 use crate::published;
 use crate::resolve::resolve_for;
 use crate::screen::{Outcome, Screen};
@@ -36,7 +37,7 @@ pub(super) fn run(
 ) -> Result<Outcome, CliError> {
     // Files are read before the device is opened, since that fails sooner.
     check_target(out)?;
-    let source = Source::read(args, model)?;
+    let source = Source::read(args, &located(model)?)?;
     let (learnt, held_out) = source.parts(args.published.held_out.unwrap_or(HELD_OUT));
     let course = Course::read(args, TrainConfig::fine_tuning(), |_| {
         Subject::from(source.spec())

@@ -155,14 +155,21 @@ impl ModelFiles {
     /// # Errors
     /// [`Error::Weights`] when files can't be read, and [`Error::Misfits`] with everything that doesn't fit.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let place = model_at(path)?;
-        let opened = if is_gguf(&place) {
-            Self::of_gguf(GgufFile::open(&place)?)
+        Self::at(&model_at(path)?)
+    }
+
+    /// Opens what [`model_at`] has found: a GGUF file, or a folder with `config.json` and weights.
+    ///
+    /// # Errors
+    /// As [`ModelFiles::open`].
+    pub fn at(place: &Path) -> Result<Self, Error> {
+        let opened = if is_gguf(place) {
+            Self::of_gguf(GgufFile::open(place)?)
         } else {
-            Self::of(Reader::open(&place)?)
+            Self::of(Reader::open(place)?)
         };
         opened.map_err(|error| match error {
-            Error::Misfits(misfits) => misfits.at(&place).into(),
+            Error::Misfits(misfits) => misfits.at(place).into(),
             other => other,
         })
     }
