@@ -64,6 +64,7 @@ fn help_and_version_are_results() {
         "bench chart --help",
         "train --help",
         "convert --help",
+        "fetch --help",
         "generate --help",
         "--version",
     ] {
@@ -101,6 +102,10 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         "bench chart --out x.svg",
         "train --resume",
         "convert --model x",
+        "fetch",
+        "fetch gpt2",
+        "fetch org/name:",
+        "fetch org/name --revision ../x",
         "convert --model x --out y --granularity 0x4",
         "emit --kernel k",
         "--device flex devices",

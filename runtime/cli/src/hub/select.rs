@@ -149,12 +149,13 @@ pub(super) fn shards<'a>(
     }
     let read: Index = serde_json::from_slice(bytes)
         .map_err(|error| Unfit::new(index, "an index of tensors", error))?;
-    let shards: BTreeSet<&str> = read.weight_map.values().map(String::as_str).collect();
-    let known = |shard: &str| {
-        let plain = shard.strip_prefix("./").unwrap_or(shard);
-        let found = names.iter().find(|name| **name == plain).copied();
+    // Some programs write `./` before the name of a file in the same folder.
+    let plain = |shard: &str| shard.strip_prefix("./").unwrap_or(shard).to_owned();
+    let shards: BTreeSet<String> = read.weight_map.values().map(|shard| plain(shard)).collect();
+    let known = |shard: String| {
+        let found = names.iter().find(|name| **name == shard).copied();
         found.ok_or_else(|| {
-            let expected = format!("the file {} that it names", quoted(shard));
+            let expected = format!("the file {} that it names", quoted(&shard));
             Unfit::new(index, expected, "none in the repository")
         })
     };
@@ -192,13 +193,6 @@ fn of_name<'a>(repository: &str, names: &[&'a str], file: &str) -> Result<Vec<&'
         let model = models.iter().find(|model| model.files.contains(&name));
         return model.map_or(Ok(vec![name]), |model| model.all(repository));
     }
-    let all: Vec<&Gguf<'_>> = models.iter().collect();
-    let shorts = short(&all);
-    let mut called = all.iter().zip(&shorts);
-    // The names that errors list stand for one model each, also where one is a part of another.
-    if let Some((model, _)) = called.find(|(_, short)| short.eq_ignore_ascii_case(file)) {
-        return model.all(repository);
-    }
     let is_pattern = file.contains(['*', '?']);
     let matches = |model: &&Gguf<'_>| {
         let of_pattern = |path: &&str| {
@@ -214,12 +208,19 @@ fn of_name<'a>(repository: &str, names: &[&'a str], file: &str) -> Result<Vec<&'
     let found: Vec<&Gguf<'_>> = models.iter().filter(matches).collect();
     if found.is_empty() {
         let expected = format!("a file that {} stands for", quoted(file));
-        let got = if shorts.is_empty() {
+        let names = short(&models.iter().collect::<Vec<_>>());
+        let got = if names.is_empty() {
             "no GGUF file".to_owned()
         } else {
-            shorts.join(", ")
+            names.join(", ")
         };
         return Err(HubError::unfit(repository, expected, got));
+    }
+    let names = short(&found);
+    let mut called = found.iter().zip(&names);
+    // A name may be the end of another, as `Q4_K_M` of `UD-Q4_K_M`.
+    if let Some((model, _)) = called.find(|(_, name)| name.eq_ignore_ascii_case(file)) {
+        return model.all(repository);
     }
     one(repository, found)
 }

@@ -98,8 +98,8 @@ const QUANTISED: [&str; 8] = [
 #[test]
 fn a_model_in_gguf_is_named_by_its_quantisation() {
     let f16 = &QUANTISED[5..7];
-    for (file, right) in [
-        ("Q4_K_M", &["Tiny-Q4_K_M.gguf"][..]),
+    let cases: [(&str, &[&str]); 10] = [
+        ("Q4_K_M", &["Tiny-Q4_K_M.gguf"]),
         ("UD-Q4_K_M", &["Tiny-UD-Q4_K_M.gguf"]),
         ("q8_0", &["Tiny-Q8_0.gguf"]),
         ("iq4_xs", &["Tiny-IQ4_XS.gguf"]),
@@ -109,7 +109,8 @@ fn a_model_in_gguf_is_named_by_its_quantisation() {
         ("Tiny-IQ?_XS.gguf", &["Tiny-IQ4_XS.gguf"]),
         ("mmproj-Tiny-Q8_0.gguf", &["mmproj-Tiny-Q8_0.gguf"]),
         ("README.md", &["README.md"]),
-    ] {
+    ];
+    for (file, right) in cases {
         let names: Vec<&str> = QUANTISED.to_vec();
         assert_eq!(files(&names, Some(file)).as_deref(), Ok(right), "{file}");
     }

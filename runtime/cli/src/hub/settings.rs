@@ -30,8 +30,8 @@ impl Settings {
     /// [`HubError::Offline`] when the user wants no network, [`HubError::Unfit`] for a setting that can't be used.
     pub(crate) fn of_user() -> Result<Self, HubError> {
         let offline = variable("HF_HUB_OFFLINE");
-        let offline = offline.map(|value| value.to_string_lossy().to_uppercase());
-        if offline.is_some_and(|value| ["1", "ON", "YES", "TRUE"].contains(&value.as_str())) {
+        let offline = offline.map(|value| value.to_string_lossy().to_lowercase());
+        if offline.is_some_and(|value| ["1", "on", "yes", "true"].contains(&value.as_str())) {
             return Err(HubError::Offline);
         }
         Ok(Self {
