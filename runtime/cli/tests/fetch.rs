@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -589,7 +588,7 @@ fn two_runs_at_once_fetch_each_file_once() {
     let (hub, home) = (tiny(), Home::new());
     // The weights come when both runs have their list, so that the second has to wait for the first.
     let weights = hub.bytes(WEIGHTS).to_vec();
-    let lists = Arc::new(AtomicUsize::new(0));
+    let lists = AtomicUsize::new(0);
     let server = serve(&hub, move |request, _| {
         if request.path.contains("/api/") {
             lists.fetch_add(1, Ordering::SeqCst);

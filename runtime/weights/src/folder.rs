@@ -290,3 +290,7 @@ pub(crate) fn parent(path: &Path) -> PathBuf {
         _ => PathBuf::from("."),
     }
 }
+
+#[cfg(test)]
+#[path = "folder_tests.rs"]
+mod tests;

@@ -83,6 +83,7 @@ pub(super) struct About {
 }
 
 impl Client {
+    /// A connection with the user's settings; nothing is sent.
     pub(super) fn new(settings: &Settings) -> Result<Self, HubError> {
         let version = env!("CARGO_PKG_VERSION");
         let mut config = Agent::config_builder()
@@ -108,7 +109,7 @@ impl Client {
             let roots = RootCerts::from(certificates);
             config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
         }
-        let endpoint = settings.endpoint.parse();
+        let endpoint = settings.endpoint.parse::<Uri>();
         Ok(Self {
             agent: config.build().into(),
             endpoint: endpoint.map_err(|_| not_an_address(&settings.endpoint))?,
@@ -120,8 +121,8 @@ impl Client {
     /// repeated a few times.
     ///
     /// # Errors
-    /// [`HubError::Refused`] for a status that isn't the file, [`HubError::Unreachable`] when there is no answer, [`HubError::Unfit`]
-    /// for redirects that lead nowhere.
+    /// [`HubError::Refused`] for a status other than 200 and 206, [`HubError::Unreachable`] when there is no answer,
+    /// [`HubError::Unfit`] for redirects that lead nowhere.
     pub(super) fn get(
         &self,
         (url, page): (&str, &str),
@@ -144,7 +145,7 @@ impl Client {
                 },
             };
             let asked = header(&headers, "retry-after").and_then(|text| text.parse::<u64>().ok());
-            let seconds = asked.unwrap_or(1 << repeats);
+            let seconds = asked.unwrap_or(1_u64 << repeats);
             let passing = status == 429 || status >= 500;
             if !passing || repeats == REPEATS || seconds > LONGEST_WAIT {
                 return Err(refused);

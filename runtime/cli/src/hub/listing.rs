@@ -64,11 +64,12 @@ impl Listing {
         tell: Tell<'_>,
     ) -> Result<Self, HubError> {
         let answer = client.get((url, page), 0, tell)?;
-        let unfit = |got: String| HubError::unfit(url, "a list of the repository's files", got);
         let body = answer.body.into_with_config().limit(MOST_BYTES);
-        let bytes = body
-            .read_to_vec()
-            .map_err(|error| unfit(error.to_string()))?;
+        let bytes = body.read_to_vec().map_err(|source| HubError::Unreachable {
+            url: url.to_owned(),
+            source: Box::new(source),
+        })?;
+        let unfit = |got: String| HubError::unfit(url, "a list of the repository's files", got);
         Self::of(&bytes).map_err(unfit)
     }
 
