@@ -10,7 +10,7 @@ mod published;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -30,7 +30,7 @@ fn content(size: usize, seed: usize) -> Vec<u8> {
 
 /// A repository with a model in safetensors, and much else.
 fn tiny() -> Hub {
-    let mut files = vec![
+    Hub::new([
         ("README.md", content(40, 1)),
         ("config.json", b"{\"model_type\":\"olmoe\"}".to_vec()),
         ("consolidated.safetensors", content(900, 2)),
@@ -38,9 +38,8 @@ fn tiny() -> Hub {
         ("onnx/model.onnx", content(50, 3)),
         ("pytorch_model.bin", content(60, 4)),
         ("tokenizer.json", content(70, 5)),
-    ];
-    files.push((WEIGHTS, content(700_000, 6)));
-    Hub::new(files)
+        (WEIGHTS, content(700_000, 6)),
+    ])
 }
 
 /// The files of [`tiny`] that its model needs.
@@ -208,7 +207,7 @@ fn links_are_relative_as_those_of_huggingface_hub() {
     home.fetch(&sound(&hub), &["org/tiny"]);
     let link = fs::read_link(home.snapshot().join(WEIGHTS)).expect("a link");
     let right = format!("../../blobs/{}", hub.etag(WEIGHTS));
-    assert_eq!(link, Path::new(&right));
+    assert_eq!(link, PathBuf::from(right));
 }
 
 #[test]

@@ -106,7 +106,7 @@ pub(super) fn wanted<'a>(
 /// The file of the weights in safetensors, or the index of several: the one that is read of a folder with all of `root`.
 fn weights<'a>(repository: &str, root: &[&'a str]) -> Result<Option<&'a str>, HubError> {
     for name in [MODEL, INDEX] {
-        if let Some(name) = root.iter().find(|found| **found == name) {
+        if let Some(&name) = root.iter().find(|found| **found == name) {
             return Ok(Some(name));
         }
     }
