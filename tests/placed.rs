@@ -133,6 +133,7 @@ fn routers_choose_as_on_one_device() {
         groups: Some(Groups {
             count: 4,
             chosen: 2,
+            best: 2,
         }),
         scale: 2.5,
         ..RouteConfig::default()

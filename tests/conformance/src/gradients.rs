@@ -84,6 +84,7 @@ pub(crate) fn sigmoid_bias(target: &Target) {
         groups: Some(Groups {
             count: 3,
             chosen: 2,
+            best: 2,
         }),
         scale: 2.5,
         ..RouteConfig::default()

@@ -31,6 +31,7 @@ fn routers() -> Vec<RouterConfig> {
         groups: Some(Groups {
             count: 4,
             chosen: 2,
+            best: 2,
         }),
         scale: 2.5,
         score: Score::Sigmoid,

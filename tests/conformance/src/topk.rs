@@ -121,7 +121,13 @@ fn problem(tokens: usize, experts: usize, top_k: usize) -> Problem {
 }
 
 fn grouped(problem: Problem, count: usize, chosen: usize) -> Problem {
-    problem.with_groups(Some(Groups { count, chosen })).unwrap()
+    problem
+        .with_groups(Some(Groups {
+            count,
+            chosen,
+            best: 2,
+        }))
+        .unwrap()
 }
 
 /// Checks a choice of one expert, of all experts, odd numbers of rows, and 256 experts.
@@ -175,7 +181,18 @@ pub(crate) fn groups(target: &Target) -> Outcome {
             Choice::new(problem).with_bias().with_mask(),
         ]
     });
-    let choices = some_of(target, choices).chain([Choice::new(masked).with_mask()]);
+    let by_one = Groups {
+        count: 5,
+        chosen: 2,
+        best: 1,
+    };
+    let by_one = problem(37, 15, 3).with_groups(Some(by_one)).unwrap();
+    let more = [
+        Choice::new(masked).with_mask(),
+        Choice::new(by_one),
+        Choice::new(by_one).with_bias(),
+    ];
+    let choices = some_of(target, choices).chain(more);
     Outcome::of(choices.map(|choice| choice.check(target)))
 }
 

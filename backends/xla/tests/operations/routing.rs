@@ -13,7 +13,12 @@ fn problem(tokens: usize, experts: usize, top_k: usize) -> Problem {
 }
 
 fn grouped(p: Problem, count: usize, chosen: usize) -> Problem {
-    p.with_groups(Some(Groups { count, chosen })).unwrap()
+    p.with_groups(Some(Groups {
+        count,
+        chosen,
+        best: 2,
+    }))
+    .unwrap()
 }
 
 fn route(problem: Problem, mask: bool, bias: bool) -> Routing {

@@ -36,11 +36,16 @@ struct Params {
 pub(super) struct BestGroups {
     count: usize,
     chosen: usize,
+    best: Option<usize>,
 }
 
 impl From<BestGroups> for Groups {
-    fn from(BestGroups { count, chosen }: BestGroups) -> Self {
-        Self { count, chosen }
+    fn from(of: BestGroups) -> Self {
+        Self {
+            count: of.count,
+            chosen: of.chosen,
+            best: of.best.unwrap_or(2),
+        }
     }
 }
 

@@ -84,7 +84,11 @@ fn stretched(keys: &Keys<'_>) -> f64 {
 
 fn experts(keys: &mut Keys<'_>) -> MoeConfig {
     let (count, chosen) = (keys.size_or("n_group", 1), keys.size_or("topk_group", 1));
-    let groups = Groups { count, chosen };
+    let groups = Groups {
+        count,
+        chosen,
+        best: 2,
+    };
     let shared = keys.size_or("n_shared_experts", 0);
     let renormalize = keys.flag_or("norm_topk_prob", true);
     keys.only("scoring_func", "sigmoid");

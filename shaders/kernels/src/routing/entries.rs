@@ -48,6 +48,7 @@ fn topk_entries() -> impl Iterator<Item = KernelEntry> {
     let groups = Some(Groups {
         count: 8,
         chosen: 4,
+        best: 2,
     });
     let choices = [
         (Score::Softmax, true, None, [false, false]),

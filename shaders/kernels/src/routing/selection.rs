@@ -193,8 +193,8 @@ pub(super) fn next_best<N: Size>(
     (key, expert)
 }
 
-/// A word for every group of a row, [`OPEN`] for the chosen groups: those with the largest sum of their two best biased scores,
-/// ties to the lowest group.
+/// A word for every group of a row, [`OPEN`] for the chosen groups: those with the largest sum of their best biased scores, as
+/// many as `groups` says, ties to the lowest group.
 #[cube]
 pub(super) fn open_groups<N: Size>(
     scores: &[Vector<f32, N>],
@@ -211,10 +211,12 @@ pub(super) fn open_groups<N: Size>(
         let mut second = Vector::<u32, N>::new(0u32);
         for i in group * vectors..(group + 1) * vectors {
             let key = keys::<N>(scores, mask, bias, first, i);
-            second = max(second, min(best, key));
+            if comptime!(groups.best > 1) {
+                second = max(second, min(best, key));
+            }
             best = max(best, key);
         }
-        words[group] = key_of_sum::<N>(best, second);
+        words[group] = key_of_sum::<N>(best, second, comptime!(groups.best));
     }
     for _ in 0..comptime!(groups.chosen) {
         let mut chosen = 0usize;
@@ -234,15 +236,21 @@ pub(super) fn open_groups<N: Size>(
 }
 
 /// The key of the sum of the two floats with the best keys, given the two best keys of every lane; the key of a single float if
-/// there is no second, and 0 if there is none.
+/// `count` is 1 or there is no second, and 0 if there is none.
 #[cube]
-fn key_of_sum<N: Size>(best: Vector<u32, N>, second: Vector<u32, N>) -> u32 {
+fn key_of_sum<N: Size>(
+    best: Vector<u32, N>,
+    second: Vector<u32, N>,
+    #[comptime] count: usize,
+) -> u32 {
     let mut a = best.extract(0usize);
     let mut b = second.extract(0usize);
     #[unroll]
     for lane in 1..N::value() {
         let other = best.extract(lane);
-        b = max(max(b, second.extract(lane)), min(a, other));
+        if comptime!(count > 1) {
+            b = max(max(b, second.extract(lane)), min(a, other));
+        }
         a = max(a, other);
     }
     let mut key = 0u32;

@@ -121,14 +121,15 @@ fn open_groups_reference(
     let groups = problem.groups.unwrap_or(Groups {
         count: 1,
         chosen: 1,
+        best: 2,
     });
     let size = problem.experts / groups.count;
     let score = |group: usize| {
         let experts = (group * size..(group + 1) * size).filter(available);
         let mut scores: Vec<f64> = experts.map(biased).collect();
         scores.sort_by(|a, b| descending(*a, *b));
-        let best_two = scores.iter().take(2).copied();
-        best_two.reduce(|a, b| a + b).map(|sum| (group, sum))
+        let best = scores.iter().take(groups.best).copied();
+        best.reduce(|a, b| a + b).map(|sum| (group, sum))
     };
     let mut scores: Vec<(usize, f64)> = (0..groups.count).filter_map(score).collect();
     scores.sort_by(|a, b| descending(a.1, b.1));

@@ -26,7 +26,13 @@ fn a_bias_moves_the_choice_and_not_the_weights() {
 #[test]
 fn groups_go_by_their_two_best() {
     // Group scores: 1/2 + 1/5 against 4/5 + 1/3.
-    let groups = |chosen| Some(Groups { count: 2, chosen });
+    let groups = |chosen| {
+        Some(Groups {
+            count: 2,
+            chosen,
+            best: 2,
+        })
+    };
     let one = sigmoid(2).with_groups(groups(1)).unwrap();
     assert_eq!(reference(&one, &LOGITS, None).indices, [2, 3]);
     // With its best expert masked, the second group scores 1/3.
@@ -36,6 +42,22 @@ fn groups_go_by_their_two_best() {
     close(&routed.weights, &[10.0 / 7.0, 4.0 / 7.0]);
     let both = sigmoid(3).with_groups(groups(2)).unwrap();
     assert_eq!(reference(&both, &LOGITS, None).indices, [2, 0, 3]);
+}
+
+/// The first group has the best expert, 9/10 of 9/10 and 1/10, the second the better two, 7/10 and 6/10.
+#[test]
+fn groups_may_go_by_their_best_alone() {
+    let logits = [9.0_f32.ln(), -9.0_f32.ln(), 0.847_297_9, 1.5_f32.ln()];
+    for (best, chosen) in [(1, [0, 1]), (2, [2, 3])] {
+        let groups = Groups {
+            count: 2,
+            chosen: 1,
+            best,
+        };
+        let problem = sigmoid(2).with_groups(Some(groups)).unwrap();
+        let routed = reference(&problem, &logits, None);
+        assert_eq!(routed.indices, chosen, "{best}");
+    }
 }
 
 #[test]
@@ -60,17 +82,23 @@ fn logsumexp_of_the_available() {
 fn options_are_checked() {
     let problem = Problem::new(4, 12, 4).unwrap();
     for (count, chosen) in [(0, 1), (5, 1), (4, 0), (4, 5), (4, 1), (24, 24)] {
-        let groups = Some(Groups { count, chosen });
+        let groups = Some(Groups {
+            count,
+            chosen,
+            best: 2,
+        });
         assert!(problem.with_groups(groups).is_err(), "{count} {chosen}");
     }
     let two = Some(Groups {
         count: 4,
         chosen: 2,
+        best: 2,
     });
     assert!(problem.with_groups(two).is_ok());
     let single = Some(Groups {
         count: 12,
         chosen: 4,
+        best: 2,
     });
     assert!(problem.with_groups(single).is_ok());
     assert!(problem.with_scale(f32::NAN).is_err());
@@ -137,6 +165,7 @@ fn reference_agrees_with_finite_differences() {
     let groups = Groups {
         count: 4,
         chosen: 2,
+        best: 2,
     };
     for score in [Score::Softmax, Score::Sigmoid] {
         for renormalize in [true, false] {

@@ -4,9 +4,9 @@
 //! Without a bias, the key is the logit, of which both scores are increasing functions; with a bias it is score + bias
 //! (DeepSeek-V3). The weights always come from the scores alone: the chosen scores, divided by their sum if the problem
 //! renormalises, times its scale. With [`Groups`], only experts of the best groups can be chosen; a group's value is the sum of
-//! its two largest keys (score + bias), or its one key if there is no second, ties to the lowest group. lse = ln Σ exp(l) over
-//! the available experts, −∞ if there are none. A NaN key ranks below every number. A NaN logit makes the softmax and lse of its
-//! token NaN, and the renormalised weights too if it is chosen.
+//! its two largest keys (score + bias), or its largest key alone if there is no second or the groups say so, ties to the lowest
+//! group. lse = ln Σ exp(l) over the available experts, −∞ if there are none. A NaN key ranks below every number. A NaN logit
+//! makes the softmax and lse of its token NaN, and the renormalised weights too if it is chosen.
 //!
 //! Shapes: x \[T,H\], Wg \[E,H\], logits and probs \[T,E\] f32, indices u32 and weights f32 \[T,K\], lse \[T\] f32, mask u32
 //! \[E\] (0 = unavailable), bias f32 \[E\]. A masked expert is never chosen and has probability 0; a slot that finds no expert
@@ -42,6 +42,14 @@ pub struct Groups {
     pub count: usize,
     /// The number of groups whose experts may be chosen.
     pub chosen: usize,
+    /// The number of its best keys that a group's value is the sum of: 2 (DeepSeek-V3) or 1 (DeepSeek-V2).
+    #[serde(default = "two")]
+    pub best: usize,
+}
+
+/// The `best` of groups that were written before there was a choice.
+fn two() -> usize {
+    2
 }
 
 /// The largest number of groups: a unit keeps one word per group.
@@ -115,13 +123,20 @@ impl Problem {
     /// # Errors
     /// [`Mismatch`] unless the group count divides the experts and the chosen groups hold at least `top_k`.
     pub fn with_groups(self, groups: Option<Groups>) -> Result<Self, Mismatch> {
-        if let Some(Groups { count, chosen }) = groups {
+        if let Some(Groups {
+            count,
+            chosen,
+            best,
+        }) = groups
+        {
             let right = (1..=MAX_GROUPS).contains(&count) && self.experts.is_multiple_of(count);
             let expected = format_args!("a divisor of {} up to {MAX_GROUPS}", self.experts);
             Fault::Config.unless(right, "expert groups", expected, count)?;
             let expected = format_args!("1 to {count} (the number of groups)");
             let right = (1..=count).contains(&chosen);
             Fault::Config.unless(right, "chosen groups", expected, chosen)?;
+            let right = (1..=2).contains(&best);
+            Fault::Config.unless(right, "best keys of a group", "1 or 2", best)?;
             let (top_k, within) = (self.top_k, chosen * (self.experts / count));
             let expected = format_args!("at least top_k = {top_k}");
             let what = "experts of the chosen groups";

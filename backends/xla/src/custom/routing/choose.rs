@@ -95,15 +95,15 @@ fn scores(b: &Builder, p: &Problem, logits: Value, mask: Option<Value>) -> [Valu
     [masked(b, mask, scores, 0.0), lse]
 }
 
-/// Whether each expert is in one of the best groups, booleans \[T,E\]; groups compare by the sum of their two best
-/// biased scores.
+/// Whether each expert is in one of the best groups, booleans \[T,E\]; groups compare by the sum of their best biased
+/// scores, as many as `groups` says.
 fn in_best_groups(b: &Builder, p: &Problem, groups: Groups, [key, biased]: [Value; 2]) -> Value {
     let size = p.experts() / groups.count;
     let by_group = [p.tokens() * groups.count, size];
     let (keys_of, values) = (b.reshape(key, &by_group), b.reshape(biased, &by_group));
-    let two = best(b, keys_of, values, size.min(2));
-    let strength = b.sum(two.values, &[1]);
-    let some = b.reduce(Reduction::Or, two.found, &[1]);
+    let strongest = best(b, keys_of, values, size.min(groups.best));
+    let strength = b.sum(strongest.values, &[1]);
+    let some = b.reduce(Reduction::Or, strongest.found, &[1]);
     let key = b.select(some, keys(b, strength), 0.0);
     let key = b.reshape(key, &[p.tokens(), groups.count]);
     let strength = b.reshape(strength, &[p.tokens(), groups.count]);
