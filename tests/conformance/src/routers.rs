@@ -501,6 +501,9 @@ pub(crate) fn state_is_in_records(target: &Target) {
     }
 }
 
+/// A router with a bias whose scores are those of the chosen experts alone.
+const AFTER_TOP_K: &str = r#"{"kind": "sigmoid_bias", "route": {"softmax_after_topk": true}}"#;
+
 pub(crate) fn refuses_wrong_input(target: &Target) {
     let device = target.burn();
     let learned = |layers, width| {
@@ -535,10 +538,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
             follow: Follow::new(0.1, 0.0, 2.0),
             ..DynamicConfig::default()
         }),
-        RouterConfig::SigmoidBias(SigmoidBiasConfig {
-            route: RouteConfig::default(),
-            rate: 0.001,
-        }),
+        serde_json::from_str(AFTER_TOP_K).unwrap(),
         RouterConfig::ExpertChoice(ExpertChoiceConfig { factor: 0.0 }),
         RouteConfig::new(9).into(),
     ];

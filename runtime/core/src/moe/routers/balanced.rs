@@ -109,8 +109,8 @@ impl Routes for DynamicRouter {
     }
 }
 
-/// A router that chooses by σ(x · Wg_e) + b_e, optionally within the best groups; weights are the scores without b. After every training
-/// forward, b_e moves by `rate` towards an even load.
+/// A router that chooses by s_e + b_e, optionally within the best groups, with s_e = σ(x · Wg_e) or the softmax of x · Wgᵀ; weights are the
+/// scores s without b. After every training forward, b_e moves by `rate` towards an even load.
 #[derive(Module, Debug)]
 pub struct SigmoidBiasRouter {
     /// Wg \[E,H\].

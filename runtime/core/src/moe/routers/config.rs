@@ -28,7 +28,7 @@ pub enum RouterConfig {
     Learned(LearnedConfig),
     /// The K largest logits, corrected by usage and by the token's demand for capacity.
     Dynamic(DynamicConfig),
-    /// The K largest sigmoid scores plus a balancing bias.
+    /// The K largest scores, sigmoids unless configured otherwise, plus a balancing bias.
     SigmoidBias(SigmoidBiasConfig),
     /// Experts that choose tokens.
     ExpertChoice(ExpertChoiceConfig),
@@ -142,11 +142,12 @@ impl Default for DynamicConfig {
     }
 }
 
-/// The configuration of a [`SigmoidBiasRouter`]: sigmoid scores, and a bias that balances the selection.
+/// The configuration of a [`SigmoidBiasRouter`]: sigmoid scores (DeepSeek-V3) or softmax scores (ERNIE 4.5), and a bias that balances the
+/// selection.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SigmoidBiasConfig {
-    /// How experts are chosen; `score` must be [`Score::Sigmoid`].
+    /// How experts are chosen; `softmax_after_topk` must be off.
     pub route: RouteConfig,
     /// Step of a bias in one training forward.
     pub rate: f64,
@@ -305,9 +306,9 @@ impl RouterConfig {
             Self::SigmoidBias(config) => {
                 check_within("rate of the router bias", config.rate, 0.0, f64::MAX)?;
                 let route = &config.route;
-                let sigmoid = route.score == Score::Sigmoid && !route.softmax_after_topk;
+                let scored = !route.softmax_after_topk;
                 let got = format_args!("{route:?}");
-                Fault::Config.unless(sigmoid, "score", "sigmoid scores", got)
+                Fault::Config.unless(scored, "score", "scores of all experts", got)
             }
             Self::ExpertChoice(config) => Capacity::new(config.factor, 1).map(drop),
         }

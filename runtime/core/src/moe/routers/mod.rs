@@ -7,7 +7,7 @@
 //! | [`HashRouter`] | an integer hash of position or content | Roller et al. 2021 |
 //! | [`LearnedRouter`] | top-k of a small MLP | |
 //! | [`DynamicRouter`] | top-k that balances usage where tokens ask for capacity | |
-//! | [`SigmoidBiasRouter`] | sigmoid scores, a bias balances the selection | DeepSeek-V3, 2024 |
+//! | [`SigmoidBiasRouter`] | sigmoid or softmax scores, a bias balances the selection | DeepSeek-V3, 2024 |
 //! | [`ExpertChoiceRouter`] | experts choose their best tokens | Zhou et al. 2022 |
 //!
 //! Every router computes logits in f32 whatever the dtype of x (rows inside an MLP have that of x),
@@ -50,7 +50,7 @@ pub enum Router {
     Learned(LearnedRouter),
     /// The K largest logits, corrected by usage and by the token's demand for capacity.
     Dynamic(DynamicRouter),
-    /// The K largest sigmoid scores plus a balancing bias.
+    /// The K largest scores, sigmoids unless configured otherwise, plus a balancing bias.
     SigmoidBias(SigmoidBiasRouter),
     /// Experts that choose tokens.
     ExpertChoice(ExpertChoiceRouter),
