@@ -125,6 +125,11 @@ impl Pages {
         self.page
     }
 
+    /// The largest number of tokens that a sequence may have.
+    pub fn longest(&self) -> usize {
+        self.most * self.page
+    }
+
     /// The number of tokens of each sequence.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
@@ -147,7 +152,7 @@ impl Pages {
     /// sequence that would have more tokens than its pages hold, and where too few pages are free; after an error no sequence has grown.
     pub fn extend(&mut self, tokens: &[usize], device: &Device) -> Result<Step, Error> {
         check_same("new tokens of sequences", tokens.len(), self.lengths.len())?;
-        let longest = self.most * self.page;
+        let longest = self.longest();
         let mut needed = 0;
         for (sequence, more) in tokens.iter().enumerate() {
             let length = self.lengths[sequence].saturating_add(*more);

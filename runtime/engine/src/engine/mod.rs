@@ -127,7 +127,7 @@ impl Engine {
         let (limits, first) = (options.limits, options.first());
         let pages = Pages::paged(0, first, longest(&limits, first));
         let pages = pages.map_err(moebius_model::Error::from)?;
-        let cache = Cache::new(model.spec(), pages, options.format, device)?;
+        let cache = Cache::new(model.spec(), pages, options.format, device)?.up_to(limits.longest);
         Ok(Self {
             cache,
             device: device.clone(),

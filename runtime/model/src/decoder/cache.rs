@@ -23,6 +23,8 @@ pub struct Cache {
     /// Scales of each layer in FP8, `None` where each token gets its own.
     scales: Vec<Option<CacheScales>>,
     memory: CacheMemory,
+    /// Tokens of the longest sequence, once the cache has grown.
+    longest: usize,
     device: Device,
 }
 
@@ -70,9 +72,22 @@ impl Cache {
             scales: scales.collect(),
             layers: layers.collect::<Result<_, _>>()?,
             device: device.clone(),
+            longest: pages.longest(),
             memory,
             pages,
         })
+    }
+
+    /// Declares that sequences of up to `longest` tokens are expected once the cache has grown: rotary positions that depend on the length
+    /// of a sequence are those of this length from its first token on.
+    #[must_use]
+    pub fn up_to(self, longest: usize) -> Self {
+        Self { longest, ..self }
+    }
+
+    /// Tokens of the longest sequence, once the cache has grown.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
     }
 
     /// Makes the cache `pages` pages large, with room for `longest` tokens in each sequence. What it holds stays where it is, to the bit,

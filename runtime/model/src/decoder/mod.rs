@@ -104,6 +104,7 @@ impl Model {
         let places = Places {
             first: vec![0; sequences],
             tokens: length,
+            longest: length,
         };
         self.run(tokens, &places, None)
     }
@@ -145,6 +146,7 @@ impl Model {
         let places = Places {
             first: cache.lengths().to_vec(),
             tokens: length,
+            longest: cache.longest(),
         };
         let step = cache.extend(counts)?;
         self.run(tokens, &places, Some((cache, step)))
@@ -172,6 +174,7 @@ impl Model {
         let places = Places {
             first: sequences.iter().map(|of| of.start).collect(),
             tokens: length,
+            longest: cache.longest(),
         };
         let step = cache.step_of(sequences)?;
         let device = tokens.device();

@@ -4,6 +4,7 @@
 //! stretch the context. Frequencies and angles are f32, as in the programs that the models were trained with: at positions beyond 10⁴ the
 //! rounding of an angle is no longer small.
 
+use std::borrow::Cow;
 use std::f64::consts::PI;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
@@ -37,6 +38,20 @@ pub enum RopeScaling {
     Divided {
         /// Divisors of the d/2 pairs.
         by: Vec<f32>,
+        /// Factor on cosine and sine.
+        attention: f64,
+    },
+    /// Divides the ω of each pair by a divisor of its own, which is another one for sequences longer than the original context (Ding et al.
+    /// 2024, "LongRoPE").
+    LongRope {
+        /// Divisors of the d/2 pairs in sequences within the original context.
+        short: Vec<f32>,
+        /// Divisors of the d/2 pairs in longer sequences.
+        long: Vec<f32>,
+        /// Tokens of the original context.
+        original: f64,
+        /// Factor on cosine and sine.
+        attention: f64,
     },
     /// Divides slow pairs by the factor and keeps fast ones, with a linear ramp between (Llama 3.1, 2024).
     Llama3 {
@@ -67,7 +82,32 @@ pub enum RopeScaling {
 }
 
 impl Rope {
-    /// Frequencies ω of the d/2 pairs.
+    /// The rotary positions of sequences of `tokens` tokens: where divisors depend on the length, the ones of this length.
+    pub fn of_length(&self, tokens: usize) -> Cow<'_, Self> {
+        let RopeScaling::LongRope {
+            short,
+            long,
+            original,
+            attention,
+        } = &self.scaling
+        else {
+            return Cow::Borrowed(self);
+        };
+        let by = if tokens as f64 > *original {
+            long
+        } else {
+            short
+        };
+        Cow::Owned(Self {
+            scaling: RopeScaling::Divided {
+                by: by.clone(),
+                attention: *attention,
+            },
+            ..self.clone()
+        })
+    }
+
+    /// Frequencies ω of the d/2 pairs; those within the original context where they depend on the length.
     pub fn frequencies(&self) -> Vec<f32> {
         let d = self.rotated as f64;
         let plain = |pair: usize| self.theta.powf(-2.0 * pair as f64 / d);
@@ -78,7 +118,9 @@ impl Rope {
             match &self.scaling {
                 RopeScaling::None => w,
                 RopeScaling::Linear { factor } => w / factor,
-                RopeScaling::Divided { by } => w / f64::from(by[pair]),
+                RopeScaling::Divided { by, .. } | RopeScaling::LongRope { short: by, .. } => {
+                    w / f64::from(by[pair])
+                }
                 RopeScaling::Llama3 {
                     factor,
                     low,
@@ -126,7 +168,9 @@ impl Rope {
     /// Factor on cosine and sine.
     pub fn attention_factor(&self) -> f64 {
         match self.scaling {
-            RopeScaling::Yarn { attention, .. } => attention,
+            RopeScaling::Divided { attention, .. }
+            | RopeScaling::LongRope { attention, .. }
+            | RopeScaling::Yarn { attention, .. } => attention,
             _ => 1.0,
         }
     }
@@ -162,6 +206,8 @@ pub(super) struct Places {
     pub(super) first: Vec<usize>,
     /// Number of tokens of each sequence.
     pub(super) tokens: usize,
+    /// Tokens of the longest sequence that is computed together with these: all tokens of the pass, or those that a cache has room for.
+    pub(super) longest: usize,
 }
 
 impl Places {
@@ -194,7 +240,8 @@ impl Angles {
             }
             let positions = first.iter().flat_map(|&from| from..from + places.tokens);
             let shape = [first.len(), places.tokens, 1, rope.rotated / 2];
-            let tables = rope.tables(positions).map(|values| {
+            let tables = rope.of_length(places.longest).tables(positions);
+            let tables = tables.map(|values| {
                 let data = TensorData::new(values, shape);
                 Tensor::from_data(data, (device, dtype))
             });

@@ -64,3 +64,19 @@ fn nothing_is_stretched_below_one() {
     assert_eq!(yarn_attention(1.0, 1.0), 1.0);
     assert_eq!(yarn_attention(0.5, 2.0), 1.0);
 }
+
+#[test]
+fn longrope_has_other_divisors_beyond_the_original_context() {
+    let long = rope(RopeScaling::LongRope {
+        short: vec![1.0, 2.0, 4.0, 5.0],
+        long: vec![2.0, 4.0, 8.0, 10.0],
+        original: 64.0,
+        attention: 1.25,
+    });
+    let of = |tokens| long.of_length(tokens).frequencies();
+    assert_eq!(of(64), [1.0, 0.05, 0.0025, 0.0002]);
+    assert_eq!(of(65), [0.5, 0.025, 0.00125, 0.0001]);
+    assert_eq!(long.frequencies(), of(1));
+    let [cos, _] = long.of_length(65).tables([0].into_iter());
+    assert_eq!(cos, [1.25; 4]);
+}

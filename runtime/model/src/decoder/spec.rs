@@ -217,6 +217,6 @@ pub enum HeadNorm {
 pub enum FeedForwardSpec {
     /// One gated network for all tokens; the configuration's router and number of experts mean nothing.
     Dense(MoeConfig),
-    /// A mixture of gated experts, with a top-k router, or one with sigmoid scores and a bias.
+    /// A mixture of gated experts, with a top-k router, or one whose selection has a bias.
     Experts(MoeConfig),
 }

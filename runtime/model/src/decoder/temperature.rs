@@ -6,19 +6,21 @@ use serde::Serialize;
 
 use super::rope::Places;
 
-/// Factor 1 + s · ln(1 + ⌊(p + 1) / n⌋) on the query at position p.
+/// Factor 1 + s · ln(1 + ⌊(p + o) / n⌋) on the query at position p.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Temperature {
     /// Strength s of the growth.
     pub scale: f64,
-    /// Tokens n of a step of the growth; the factor of the first n − 1 positions is 1.
+    /// Tokens n of a step of the growth.
     pub span: f64,
+    /// Number o of the first position: 0 or 1.
+    pub offset: f64,
 }
 
 impl Temperature {
     /// The factor at a position, computed in f32 as in the programs that the models were trained with.
     pub fn factor(&self, position: usize) -> f32 {
-        let steps = ((position as f32 + 1.0) / self.span as f32).floor();
+        let steps = ((position as f32 + self.offset as f32) / self.span as f32).floor();
         steps.ln_1p() * self.scale as f32 + 1.0
     }
 
@@ -45,6 +47,7 @@ mod tests {
         let temperature = Temperature {
             scale: 0.1,
             span: 8.0,
+            offset: 1.0,
         };
         let factors = [0, 6, 7, 14, 15].map(|position| temperature.factor(position));
         let step = |steps: f64| (1.0 + 0.1 * (1.0 + steps).ln()) as f32;

@@ -118,6 +118,7 @@ fn temperature(keys: &mut Keys<'_>) -> Option<Temperature> {
     let temperature = Temperature {
         scale: keys.number_or("attn_scale", 0.1),
         span: keys.positive_or("floor_scale", 8192.0),
+        offset: 1.0,
     };
     tuned.then_some(temperature)
 }

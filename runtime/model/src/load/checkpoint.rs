@@ -221,7 +221,10 @@ fn divide(file: &GgufFile, described: &mut Described) -> Result<(), Error> {
             refuse("no other scaling of rotary positions".to_owned(), got);
             return Ok(());
         }
-        rope.scaling = RopeScaling::Divided { by: by.clone() };
+        rope.scaling = RopeScaling::Divided {
+            by: by.clone(),
+            attention: 1.0,
+        };
     }
     Ok(())
 }
