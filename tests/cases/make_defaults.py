@@ -8,13 +8,17 @@ import dataclasses, importlib, inspect, json, os
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TARGET = os.path.join(HERE, "..", "..", "runtime", "model", "src", "families", "defaults.json")
-FAMILIES = ["deepseek_v3", "gemma2", "gemma3_text", "gpt_oss", "granitemoe", "hunyuan_v1_dense", "hunyuan_v1_moe", "llama", "llama4_text", "mixtral", "olmo2",
-            "olmo3", "olmoe", "qwen2_moe", "qwen3", "qwen3_moe"]
+FAMILIES = [
+    "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5", "ernie4_5_moe", "gemma2", "gemma3_text", "glm4_moe", "glm4_moe_lite", "gpt_oss", "granite",
+    "granitemoe", "hunyuan_v1_dense", "hunyuan_v1_moe", "llama", "llama4_text", "minimax_m2", "ministral3", "mistral", "mixtral", "olmo2", "olmo3", "olmoe",
+    "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "solar_open",
+]
 # Text models whose classes stand in the module of a model for images and text.
 MODULES = {"gemma3_text": "gemma3", "llama4_text": "llama4"}
 UNREAD = {
-    "attention_dropout", "bos_token_id", "chunk_size_feed_forward", "eod_token_id", "eos_token_id", "initializer_range", "is_encoder_decoder", "num_mtp_layers",
-    "output_attentions", "output_hidden_states", "output_router_logits", "pad_token_id", "pretraining_tp", "return_dict", "router_aux_loss_coef",
+    "attention_dropout", "bos_token_id", "chunk_size_feed_forward", "embd_pdrop", "eod_token_id", "eos_token_id", "initializer_range",
+    "is_encoder_decoder", "num_mtp_layers", "num_nextn_predict_layers", "output_attentions", "output_hidden_states",
+    "output_router_logits", "pad_token_id", "pretraining_tp", "resid_pdrop", "residual_dropout", "return_dict", "router_aux_loss_coef",
     "router_jitter_noise", "sep_token_id", "use_cache",
 }
 
@@ -27,10 +31,19 @@ def configuration(family):
     return next(c for c in classes if c.__module__ == module.__name__)
 
 
+def rotation(family):
+    """What the class sets for rotary positions beyond a plain rotation of whole heads; the family knows its θ."""
+    rope = getattr(configuration(family)(), "rope_parameters", None) or {}
+    if rope.get("rope_type", "default") != "default":
+        return {"rope_parameters": dict(sorted(rope.items()))}
+    part = rope.get("partial_rotary_factor", 1.0)
+    return {"partial_rotary_factor": part} if part != 1.0 else {}
+
+
 def defaults(family):
     fields = {f.name: f.default for f in dataclasses.fields(configuration(family))}
     kept = {name: value for name, value in fields.items() if name not in UNREAD and isinstance(value, (bool, int, float, str))}
-    return dict(sorted(kept.items()))
+    return dict(sorted({**kept, **rotation(family)}.items()))
 
 
 def main():

@@ -1,6 +1,6 @@
 //! Writes models as Hugging Face folders, which [`crate::load`] and transformers read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use moebius_weights::folder::{
@@ -62,7 +62,10 @@ pub fn save(
     let mut layouts = family.layouts.iter().map(|rules| expand(rules, &spec));
     let layout = layouts.find(is_of_floats);
     let wanted = layout.unwrap_or_else(|| unreachable!("every family has a layout of floats"));
-    let specs: Vec<_> = wanted.iter().map(declared).collect();
+    // The rows of q, k and v may be those of one tensor, which is written in their order.
+    let mut names = BTreeSet::new();
+    let tensors = wanted.iter().filter(|one| names.insert(&one.piece.name));
+    let specs: Vec<_> = tensors.map(declared).collect();
     let folder = PartFolder::begin(target)?;
     let shards = Some(SHARD_BYTES);
     let mut writer = Writer::folder(folder.path(), &specs, &BTreeMap::new(), shards)?;

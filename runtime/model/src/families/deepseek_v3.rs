@@ -1,36 +1,30 @@
-//! DeepSeek-V3 and R1 (DeepSeek-AI, 2024).
+//! DeepSeek-V3 and R1 (DeepSeek-AI, 2024), and models with the same layers.
 
-use moebius::moe::{
-    Groups, MoeConfig, RouteConfig, RouterConfig, Score, SharedExpertConfig, SigmoidBiasConfig,
-};
-
+use super::corrected::{BESIDE, after_dense, experts};
 use super::keys::Keys;
-use super::parts::{self, FULL, dense, layer, layers, model, rope, softmax};
-use super::rule::{DENSE, EXPERTS, FRAME, LATENT, Rule, STACKED, rules};
+use super::parts::{FULL, dense, layer, layers, model, rope};
+use super::rule::{DENSE, EXPERTS, FRAME, LATENT, Rule, STACKED};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, ModelSpec, Projection, Rope, yarn_attention};
 
 pub(super) const FAMILY: Family = Family {
     // Layers that predict later tokens (multi-token prediction) are stored after the last layer.
     extra: Extra::Layers,
-    ..Family::new(
-        "deepseek_v3",
-        read,
-        &[
-            &[FRAME, LATENT, EXPERTS, DENSE, BESIDE],
-            &[FRAME, LATENT, STACKED, DENSE, BESIDE],
-        ],
-    )
+    ..Family::new("deepseek_v3", read, LAYOUTS)
 };
 
-const BESIDE: &[Rule] = rules! { "model.layers.{l}.mlp.":
-    "gate.e_score_correction_bias" => Correction;
-    "shared_experts.gate_proj.weight" => SharedIn, Gate;
-    "shared_experts.up_proj.weight" => SharedIn, Up;
-    "shared_experts.down_proj.weight" => SharedOut;
+/// GLM-4.7-Flash (Z.ai, 2026).
+pub(super) const GLM4_MOE_LITE: Family = Family {
+    extra: Extra::Layers,
+    ..Family::new("glm4_moe_lite", lite, LAYOUTS)
 };
 
-fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {
+pub(super) const LAYOUTS: &[&[&[Rule]]] = &[
+    &[FRAME, LATENT, EXPERTS, DENSE, BESIDE],
+    &[FRAME, LATENT, STACKED, DENSE, BESIDE],
+];
+
+pub(super) fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {
     let heads = keys.size(&["num_attention_heads"]);
     let rotated = keys.size(&["qk_rope_head_dim"]);
     let head_dim = rotated + keys.size_or("qk_nope_head_dim", 128);
@@ -54,6 +48,7 @@ fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {
         },
         out_bias: bias,
         rope: Some(rope),
+        growth: None,
         window: None,
         chunk: None,
         softcap: None,
@@ -82,42 +77,27 @@ fn stretched(keys: &Keys<'_>) -> f64 {
     }
 }
 
-fn experts(keys: &mut Keys<'_>) -> MoeConfig {
-    let (count, chosen) = (keys.size_or("n_group", 1), keys.size_or("topk_group", 1));
-    let groups = Groups {
-        count,
-        chosen,
-        best: 2,
-    };
-    let shared = keys.size_or("n_shared_experts", 0);
-    let renormalize = keys.flag_or("norm_topk_prob", true);
+fn read(keys: &mut Keys<'_>) -> ModelSpec {
     keys.only("scoring_func", "sigmoid");
     keys.only("topk_method", "noaux_tc");
-    let route = RouteConfig {
-        score: Score::Sigmoid,
-        groups: (count > 1).then_some(groups),
-        scale: keys.number_or("routed_scaling_factor", 1.0) as f32,
-        ..softmax(keys, renormalize)
-    };
-    let router = RouterConfig::SigmoidBias(SigmoidBiasConfig {
-        route,
-        ..SigmoidBiasConfig::default()
-    });
-    let counts = ["n_routed_experts", "num_local_experts", "num_experts"];
-    let experts = parts::experts(keys, &counts, "moe_intermediate_size", router);
-    let shared = (shared > 0).then(|| SharedExpertConfig::new(experts.inter * shared));
-    experts.with_shared(shared)
+    let count = layers(keys);
+    let attention = latent_attention(keys);
+    let experts = experts(keys);
+    let layers = after_dense(keys, count, &attention, experts);
+    model(keys, layers)
 }
 
-fn read(keys: &mut Keys<'_>) -> ModelSpec {
+fn lite(keys: &mut Keys<'_>) -> ModelSpec {
     let count = layers(keys);
     let attention = latent_attention(keys);
     let experts = FeedForwardSpec::Experts(experts(keys));
     let dense = dense(keys, false);
-    let first = keys.size_or("first_k_dense_replace", 0);
+    let kinds = keys.texts("mlp_layer_types", count);
     let layers = (0..count).map(|at| {
-        let network = if at < first { &dense } else { &experts };
+        let is_dense = kinds.as_ref().map_or(at == 0, |kinds| kinds[at] == "dense");
+        let network = if is_dense { &dense } else { &experts };
         layer(attention.clone(), network.clone())
     });
-    model(keys, layers.collect())
+    let layers = layers.collect();
+    model(keys, layers)
 }

@@ -18,8 +18,12 @@ pub(super) fn completed(family: &str, stated: &Map<String, Value>) -> Map<String
     let mut all = stated.clone();
     let counted = EXPERTS.iter().any(|name| stated.contains_key(*name));
     let defaults = DEFAULTS.get(family).and_then(Value::as_object);
+    // The older key for rotary positions takes the place of the newer one.
+    let turned = stated.get("rope_scaling").is_some_and(Value::is_object);
     for (key, value) in defaults.into_iter().flatten() {
-        if !(counted && EXPERTS.contains(&key.as_str())) {
+        let known =
+            (counted && EXPERTS.contains(&key.as_str())) || (turned && key == "rope_parameters");
+        if !known {
             all.entry(key.as_str()).or_insert_with(|| value.clone());
         }
     }

@@ -5,20 +5,13 @@ use moebius::moe::Activation;
 use super::keys::Keys;
 use super::parts::{attention, layer, layers, local_rope, model, normed, softcap, swiglu, windows};
 use super::rule::{DENSE, PROJECTIONS, Rule, rules};
-use super::{Extra, Family};
+use super::{BESIDE_TEXT, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Norms};
 
 pub(super) const GEMMA2: Family = Family::new("gemma2", gemma2, &[&[NORMS, PROJECTIONS, DENSE]]);
 
 pub(super) const GEMMA3: Family = Family {
-    // Beside the text model, checkpoints of models for images and text have a vision model and its projection.
-    ignored: &[
-        "vision_tower.*",
-        "multi_modal_projector.*",
-        "model.vision_tower.*",
-        "model.multi_modal_projector.*",
-    ],
-    extra: Extra::Nested,
+    ignored: BESIDE_TEXT,
     ..Family::new("gemma3_text", gemma3, &[&[NORMS, PROJECTIONS, DENSE]])
 };
 

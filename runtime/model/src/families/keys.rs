@@ -164,4 +164,20 @@ impl<'a> Keys<'a> {
         }
         texts
     }
+
+    /// The `count` numbers above 0 of a list, such as divisors.
+    pub(super) fn positive_numbers(&mut self, name: &str, count: usize) -> Vec<f32> {
+        static NONE: Value = Value::Null;
+        let value = self.get(name).unwrap_or(&NONE);
+        let number = |value: &Value| {
+            let number = value.as_f64()? as f32;
+            (number.is_finite() && number > 0.0).then_some(number)
+        };
+        let numbers = value.as_array().filter(|list| list.len() == count);
+        let numbers = numbers.map(|list| list.iter().map(number).collect::<Option<Vec<_>>>());
+        numbers.flatten().unwrap_or_else(|| {
+            self.refuse(name, &format!("a list of {count} positive numbers"), value);
+            Vec::new()
+        })
+    }
 }

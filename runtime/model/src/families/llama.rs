@@ -1,8 +1,11 @@
-//! Llama, and the families whose layers differ from Llama's in few numbers: Mixtral, OLMoE and Granite 3, all with experts.
+//! Llama, and the families whose layers differ from Llama's in few numbers: Mixtral and OLMoE with experts, Granite 3 with and without,
+//! Seed-OSS and SmolLM3.
 
 use super::Family;
 use super::keys::Keys;
-use super::parts::{attention, dense, experts, layer, layers, model, softmax, softmax_of_chosen};
+use super::parts::{
+    attention, dense, experts, layer, layers, model, softmax, softmax_of_chosen, windowed, windows,
+};
 use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, SWITCHED, rules};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
 
@@ -27,7 +30,7 @@ pub(super) const MIXTRAL: Family = Family::new(
     ],
 );
 
-const MIXTRAL_EXPERTS: &[Rule] = rules! { "model.layers.{l}.block_sparse_moe.":
+pub(super) const MIXTRAL_EXPERTS: &[Rule] = rules! { "model.layers.{l}.block_sparse_moe.":
     "gate.weight" => Router;
     "experts.{e}.w1.weight" => ExpertsIn, Gate;
     "experts.{e}.w3.weight" => ExpertsIn, Up;
@@ -94,22 +97,83 @@ const GRANITEMOE_EXPERTS: &[Rule] = rules! { "model.layers.{l}.block_sparse_moe.
 };
 
 fn granitemoe(keys: &mut Keys<'_>) -> ModelSpec {
+    keys.only("hidden_act", "silu");
+    let route = softmax_of_chosen(keys);
+    let counts = ["num_local_experts", "num_experts"];
+    let experts = experts(keys, &counts, "intermediate_size", route);
+    multiplied(keys, FeedForwardSpec::Experts(experts))
+}
+
+/// Granite 3 without experts (IBM, 2024).
+pub(super) const GRANITE: Family = Family::new("granite", granite, &[&[FRAME, ATTENTION, DENSE]]);
+
+fn granite(keys: &mut Keys<'_>) -> ModelSpec {
+    let bias = keys.flag_or("mlp_bias", false);
+    let dense = dense(keys, bias);
+    multiplied(keys, dense)
+}
+
+/// A model with Granite's factors on embeddings, scores, the output of layers, and logits.
+fn multiplied(keys: &mut Keys<'_>, feed_forward: FeedForwardSpec) -> ModelSpec {
     let count = layers(keys);
     let attention = AttentionSpec {
         scale: keys.number_or("attention_multiplier", 1.0),
         ..attention(keys, 10_000.0)
     };
-    keys.only("hidden_act", "silu");
-    let route = softmax_of_chosen(keys);
-    let counts = ["num_local_experts", "num_experts"];
-    let experts = experts(keys, &counts, "intermediate_size", route);
     let layer = LayerSpec {
         residual: keys.number_or("residual_multiplier", 1.0),
-        ..layer(attention, FeedForwardSpec::Experts(experts))
+        ..layer(attention, feed_forward)
     };
     ModelSpec {
         embedding_scale: keys.number_or("embedding_multiplier", 1.0),
         logits_scale: 1.0 / keys.positive_or("logits_scaling", 1.0),
         ..model(keys, vec![layer; count])
     }
+}
+
+/// Seed-OSS (ByteDance, 2025).
+pub(super) const SEED_OSS: Family =
+    Family::new("seed_oss", seed_oss, &[&[FRAME, ATTENTION, DENSE]]);
+
+fn seed_oss(keys: &mut Keys<'_>) -> ModelSpec {
+    let count = layers(keys);
+    let attention = AttentionSpec {
+        out_bias: keys.flag_or("attention_out_bias", false),
+        ..attention(keys, 10_000.0)
+    };
+    let bias = keys.flag_or("mlp_bias", false);
+    let dense = dense(keys, bias);
+    model(keys, vec![layer(attention, dense); count])
+}
+
+/// SmolLM3 (Hugging Face, 2025), in which some layers have no positions.
+pub(super) const SMOLLM3: Family = Family::new("smollm3", smollm3, &[&[FRAME, ATTENTION, DENSE]]);
+
+fn smollm3(keys: &mut Keys<'_>) -> ModelSpec {
+    let count = layers(keys);
+    let attention = attention(keys, 2_000_000.0);
+    let bias = keys.flag_or("mlp_bias", false);
+    let dense = dense(keys, bias);
+    let step = keys.size_or("no_rope_layer_interval", 4).max(1);
+    // Despite the name of the key, 1 stands for a layer that rotates.
+    let listed = keys.sizes("no_rope_layers");
+    if !listed.is_empty() && listed.len() < count {
+        let expected = format!("a number for each of {count} layers");
+        keys.lack("no_rope_layers", &expected, listed.len());
+    }
+    let rotates = |at: usize| {
+        let plain = !(at + 1).is_multiple_of(step);
+        listed.get(at).map_or(plain, |&flag| flag != 0)
+    };
+    let stated = keys.get("sliding_window").is_some();
+    let sliding = keys.flag_or("use_sliding_window", false) && stated;
+    let windows = windows(keys, count, 4096, |at| sliding && !rotates(at));
+    let layers = windows.into_iter().enumerate().map(|(at, window)| {
+        let mut layer = windowed(&attention, window.filter(|_| sliding), &dense);
+        if !rotates(at) {
+            layer.attention.rope = None;
+        }
+        layer
+    });
+    model(keys, layers.collect())
 }

@@ -6,18 +6,11 @@ use serde_json::Value;
 use super::keys::Keys;
 use super::parts::{FULL, attention, experts, layer, layers, model, normed, swiglu};
 use super::rule::{ATTENTION, FRAME, Rule, rules};
-use super::{Extra, Family};
+use super::{BESIDE_TEXT, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Rope, Temperature};
 
 pub(super) const FAMILY: Family = Family {
-    // Beside the text model, checkpoints of models for images and text have a vision model and its projection.
-    ignored: &[
-        "vision_model.*",
-        "multi_modal_projector.*",
-        "model.vision_model.*",
-        "model.multi_modal_projector.*",
-    ],
-    extra: Extra::Nested,
+    ignored: BESIDE_TEXT,
     ..Family::new(
         "llama4_text",
         read,

@@ -1,18 +1,26 @@
 //! Families of published models: what their `config.json` means, and the names of their tensors. Families that have much in common share a
 //! file; nothing outside of this module knows their names.
 
+mod corrected;
+mod deepseek_v2;
 mod deepseek_v3;
 mod defaults;
+mod dots1;
+mod ernie;
 mod gemma;
 mod gguf;
+mod glm4_moe;
 mod gpt_oss;
 mod hunyuan;
 mod keys;
 mod llama;
 mod llama4;
+mod minimax_m2;
+mod mistral;
 mod nested;
 mod olmo;
 mod parts;
+mod phi3;
 mod qwen;
 mod rule;
 mod upcycled;
@@ -72,9 +80,17 @@ pub enum Extra {
     None,
     /// Tensors of layers after the last.
     Layers,
-    /// Those of the models beside the text model, whose own names then have `language_model.` before them.
-    Nested,
 }
+
+/// Tensors that checkpoints of models for images and text hold beside the text model: those of a vision model, and its projection.
+const BESIDE_TEXT: &[&str] = &[
+    "vision_tower.*",
+    "vision_model.*",
+    "multi_modal_projector.*",
+    "model.vision_tower.*",
+    "model.vision_model.*",
+    "model.multi_modal_projector.*",
+];
 
 /// The model that a configuration describes.
 #[derive(Debug)]
@@ -89,22 +105,37 @@ pub struct Described {
 
 /// All families.
 pub const FAMILIES: &[Family] = &[
+    deepseek_v2::FAMILY,
     deepseek_v3::FAMILY,
     gemma::GEMMA2,
     gemma::GEMMA3,
+    dots1::FAMILY,
+    ernie::ERNIE4_5,
+    ernie::ERNIE4_5_MOE,
+    glm4_moe::GLM4_MOE,
+    deepseek_v3::GLM4_MOE_LITE,
     gpt_oss::FAMILY,
+    llama::GRANITE,
     llama::GRANITEMOE,
     hunyuan::DENSE_V1,
     hunyuan::MOE_V1,
     llama::LLAMA,
     llama4::FAMILY,
+    minimax_m2::FAMILY,
+    mistral::MINISTRAL3,
+    mistral::MISTRAL,
     llama::MIXTRAL,
     olmo::OLMO2,
     olmo::OLMO3,
     llama::OLMOE,
+    phi3::FAMILY,
+    qwen::QWEN2,
     qwen::QWEN2_MOE,
     qwen::QWEN3,
     qwen::QWEN3_MOE,
+    llama::SEED_OSS,
+    llama::SMOLLM3,
+    glm4_moe::SOLAR_OPEN,
 ];
 
 /// Families that people ask for and whose models need a part that the decoder doesn't have.

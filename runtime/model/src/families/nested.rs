@@ -9,10 +9,12 @@ use serde_json::{Map, Value, json};
 pub(super) struct Holder {
     /// The `model_type` of the whole.
     pub(super) name: &'static str,
-    /// The `model_type` of the text model.
+    /// The `model_type` of the text model, unless the text model's configuration names another.
     text: &'static str,
     /// The class of the text model in transformers.
     architecture: &'static str,
+    /// Whether head and embedding are one where no configuration says it.
+    tied: bool,
 }
 
 /// All such kinds.
@@ -21,11 +23,19 @@ pub(super) const HOLDERS: &[Holder] = &[
         name: "gemma3",
         text: "gemma3_text",
         architecture: "Gemma3ForCausalLM",
+        tied: true,
     },
     Holder {
         name: "llama4",
         text: "llama4_text",
         architecture: "Llama4ForCausalLM",
+        tied: false,
+    },
+    Holder {
+        name: "mistral3",
+        text: "mistral",
+        architecture: "MistralForCausalLM",
+        tied: true,
     },
 ];
 
@@ -51,7 +61,10 @@ pub(crate) fn text_config(config: &Value) -> Result<Cow<'_, Value>, Vec<Unfit>> 
     let said = [
         ("model_type", Some(json!(holder.text))),
         ("architectures", Some(json!([holder.architecture]))),
-        ("tie_word_embeddings", outer("tie_word_embeddings")),
+        (
+            "tie_word_embeddings",
+            outer("tie_word_embeddings").or(Some(json!(holder.tied))),
+        ),
         ("quantization_config", outer("quantization_config")),
     ];
     for (key, value) in said {

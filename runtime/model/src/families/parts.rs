@@ -87,6 +87,7 @@ pub(super) fn attention(keys: &mut Keys<'_>, theta: f64) -> AttentionSpec {
         },
         out_bias: bias,
         rope: Some(rope(keys, FULL, head_dim, theta)),
+        growth: None,
         window: None,
         chunk: None,
         softcap: None,
@@ -264,9 +265,9 @@ pub(super) fn rope(keys: &mut Keys<'_>, kind: &str, width: usize, theta: f64) ->
     let mut inner = keys.within(&name, entries);
     let theta = inner.positive_or("rope_theta", theta);
     let part = inner.positive_or("partial_rotary_factor", part);
-    let scaling = scaling(&mut inner, context);
-    keys.join(inner);
     let rotated = (width as f64 * part.min(1.0)) as usize;
+    let scaling = scaling(&mut inner, context, rotated / 2);
+    keys.join(inner);
     if !rotated.is_multiple_of(2) || rotated == 0 {
         keys.lack(
             "head_dim",
@@ -298,7 +299,7 @@ impl Context {
     }
 }
 
-fn scaling(keys: &mut Keys<'_>, context: Context) -> RopeScaling {
+fn scaling(keys: &mut Keys<'_>, context: Context, pairs: usize) -> RopeScaling {
     let kind = keys.text("rope_type").or_else(|| keys.text("type"));
     match kind.unwrap_or("default") {
         // These stretch nothing within the longest sequence of the model, and it takes no longer ones.
@@ -313,8 +314,10 @@ fn scaling(keys: &mut Keys<'_>, context: Context) -> RopeScaling {
             original: context.original(keys),
         },
         "yarn" => yarn(keys, context),
+        // The first configurations called it otherwise.
+        "longrope" | "su" => longrope(keys, context, pairs),
         other => {
-            let expected = "`default`, `dynamic`, `linear`, `llama3` or `yarn`";
+            let expected = "`default`, `dynamic`, `linear`, `llama3`, `longrope` or `yarn`";
             keys.lack("rope_type", expected, other);
             RopeScaling::None
         }
@@ -341,6 +344,25 @@ fn yarn(keys: &mut Keys<'_>, context: Context) -> RopeScaling {
         slow: keys.positive_or("beta_slow", 1.0),
         original,
         truncate: keys.flag_or("truncate", true),
+        attention,
+    }
+}
+
+/// Divisors of `pairs` pairs for short and for long sequences. The factor on cosine and sine follows from how far the context is stretched.
+fn longrope(keys: &mut Keys<'_>, context: Context, pairs: usize) -> RopeScaling {
+    let original = context.original(keys);
+    let factor = keys.positive_or("factor", context.longest / original);
+    let given = keys.optional_number("attention_factor");
+    let stretched = || (1.0 + factor.ln() / original.ln()).sqrt();
+    let attention = given.unwrap_or_else(|| if factor > 1.0 { stretched() } else { 1.0 });
+    if !attention.is_finite() {
+        let expected = "more than 1 token";
+        keys.lack("original_max_position_embeddings", expected, original);
+    }
+    RopeScaling::LongRope {
+        short: keys.positive_numbers("short_factor", pairs),
+        long: keys.positive_numbers("long_factor", pairs),
+        original,
         attention,
     }
 }

@@ -1,4 +1,4 @@
-//! Qwen1.5-MoE and Qwen2 with experts (2024), and Qwen3 without and with experts (2025).
+//! Qwen1.5-MoE, and Qwen2 (2024) and Qwen3 (2025) without and with experts.
 
 use moebius::moe::{MoeConfig, SharedExpertConfig};
 
@@ -57,18 +57,39 @@ fn qwen2_moe(keys: &mut Keys<'_>) -> ModelSpec {
     model(keys, layers.collect())
 }
 
+/// Qwen2 and 2.5 without experts.
+pub(super) const QWEN2: Family = Family::new("qwen2", qwen2, &[&[FRAME, ATTENTION, DENSE]]);
+
+fn qwen2(keys: &mut Keys<'_>) -> ModelSpec {
+    let attention = AttentionSpec {
+        projection: Projection::Direct {
+            bias: true,
+            norm: HeadNorm::None,
+            clip: None,
+        },
+        out_bias: false,
+        ..attention(keys, 10_000.0)
+    };
+    last_windowed(keys, &attention)
+}
+
 /// Qwen3 without experts.
 pub(super) const QWEN3: Family = Family::new("qwen3", qwen3, &[&[FRAME, ATTENTION, DENSE]]);
 
 fn qwen3(keys: &mut Keys<'_>) -> ModelSpec {
-    let count = layers(keys);
     let attention = normed(attention(keys, 10_000.0), HeadNorm::Head);
+    last_windowed(keys, &attention)
+}
+
+/// A model with dense networks in which the last layers see a window of keys, if the configuration says so.
+fn last_windowed(keys: &mut Keys<'_>, attention: &AttentionSpec) -> ModelSpec {
+    let count = layers(keys);
     let dense = dense(keys, false);
     let sliding = keys.flag_or("use_sliding_window", false);
     let first = keys.size_or("max_window_layers", 28);
     let windows = windows(keys, count, 4096, |layer| sliding && layer >= first);
     let windows = windows.into_iter().map(|window| window.filter(|_| sliding));
-    let layers = windows.map(|window| windowed(&attention, window, &dense));
+    let layers = windows.map(|window| windowed(attention, window, &dense));
     model(keys, layers.collect())
 }
 

@@ -26,6 +26,10 @@ pub enum Part {
     Gate,
     /// The second half of a gated slot's rows, up.
     Up,
+    /// Of the rows of each head in latent attention, those that make the head's key.
+    Keys,
+    /// Of the rows of each head in latent attention, those that make the head's value.
+    Values,
 }
 
 /// Order and encoding of a tensor's values in a file.
@@ -42,6 +46,14 @@ pub enum Form {
     /// The order of the slot, but in each head the two rows that rotary positions rotate together are neighbours, (2i, 2i + 1) instead of
     /// (i, i + d/2).
     Neighbours,
+    /// The order of the slot, in a tensor that holds the rows of q, of k and of v one after the other.
+    Fused,
+    /// The order of the slot, for a vector that is stored as a matrix of one row.
+    Row,
+    /// A matrix for each head, \[heads, out, in\].
+    Heads,
+    /// A transposed matrix for each head, \[heads, in, out\].
+    TransposedHeads,
     /// MXFP4 codes of four bits \[.., in / 32, 16\] for a slot of \[.., out, in\]; the scales are in a second tensor, whose name ends in
     /// `_scales` instead of `_blocks`.
     Mxfp4,
@@ -69,14 +81,18 @@ impl Form {
 }
 
 /// Makes a table of rules from rows `"name" => Slot;` and a prefix that all names share. After the slot may stand the part of the slot that
-/// the tensor holds, or the form of the tensor in the file.
+/// the tensor holds, or the form of the tensor in the file; the keys and values of heads have a form of their own.
 macro_rules! rules {
     (@part Gate) => { $crate::families::Part::Gate };
     (@part Up) => { $crate::families::Part::Up };
+    (@part Keys) => { $crate::families::Part::Keys };
+    (@part Values) => { $crate::families::Part::Values };
     (@part $($form:ident)?) => { $crate::families::Part::Whole };
     (@form) => { $crate::families::Form::Plain };
     (@form Gate) => { $crate::families::Form::Plain };
     (@form Up) => { $crate::families::Form::Plain };
+    (@form Keys) => { $crate::families::Form::TransposedHeads };
+    (@form Values) => { $crate::families::Form::Heads };
     (@form $form:ident) => { $crate::families::Form::$form };
     ($prefix:literal: $($name:literal => $slot:ident $(, $kind:ident)?;)*) => {
         &[$($crate::families::Rule {

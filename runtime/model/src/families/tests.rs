@@ -1,7 +1,8 @@
+use moebius::moe::{RouterConfig, Score};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decoder::{FeedForwardSpec, HeadNorm, Norms, Projection, RopeScaling};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, Norms, Projection, RopeScaling};
 
 /// A small configuration of a family, with the values `other` in some of its keys.
 fn config(family: &str, other: Value) -> Value {
@@ -16,6 +17,9 @@ fn config(family: &str, other: Value) -> Value {
     if family == "llama4_text" {
         config["num_experts_per_tok"] = json!(1);
     }
+    let mut text = config.clone();
+    text["model_type"] = json!("mistral");
+    config["text_config"] = text;
     for (key, value) in other.as_object().unwrap() {
         config[key] = value.clone();
     }
@@ -172,11 +176,20 @@ fn windows_are_those_of_the_kinds_of_layers() {
     let kinds =
         json!({"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 8});
     let unused = json!({"sliding_window": 8, "use_sliding_window": false});
+    let last = json!({"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 1});
+    let dots = json!({"sliding_window": 8, "max_window_layers": 1});
+    let null = json!({"sliding_window": null, "max_window_layers": 1});
     for (family, other, windows) in [
         ("gpt_oss", kinds, [None, Some(8)]),
         ("gpt_oss", json!({"sliding_window": 8}), [Some(8), None]),
         ("qwen3_moe", unused, [None, None]),
         ("mixtral", json!({"sliding_window": 4}), [Some(4), Some(4)]),
+        ("mistral", json!({"sliding_window": 4}), [Some(4), Some(4)]),
+        ("phi3", json!({"sliding_window": 4}), [Some(4), Some(4)]),
+        ("phi3", json!({}), [None, None]),
+        ("qwen2", last, [None, Some(8)]),
+        ("dots1", dots, [None, Some(8)]),
+        ("dots1", null, [None, None]),
     ] {
         let layers = spec(family, other).layers;
         let got: Vec<_> = layers.iter().map(|layer| layer.attention.window).collect();
@@ -224,12 +237,12 @@ fn everything_wrong_is_told_at_once() {
 
 #[test]
 fn what_the_decoder_lacks_is_told_by_name() {
-    let long = json!({"rope_scaling": {"rope_type": "longrope"}});
+    let other = json!({"rope_scaling": {"rope_type": "ntk"}});
     let softmax = json!({"scoring_func": "softmax"});
     let three = json!({"num_key_value_heads": 3});
     for (family, other, key) in [
         ("llama", json!({"hidden_act": "gelu"}), "hidden_act"),
-        ("llama", long, "rope_scaling.rope_type"),
+        ("llama", other, "rope_scaling.rope_type"),
         ("gpt_oss", json!({"swiglu_limit": 5.0}), "swiglu_limit"),
         ("deepseek_v3", softmax, "scoring_func"),
         ("llama", three, "num_key_value_heads"),
@@ -237,6 +250,152 @@ fn what_the_decoder_lacks_is_told_by_name() {
         let text = unsupported(family, other);
         assert!(text.contains(key), "{text}");
     }
+}
+
+#[test]
+fn everything_that_phi_says_about_its_positions_counts() {
+    // Heads of 12 elements, of which half are rotated: 3 pairs.
+    let long = json!({"partial_rotary_factor": 0.5, "original_max_position_embeddings": 64,
+        "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.5, 2.0], "long_factor": [1.0, 4.0, 8.0]}});
+    let rope = spec("phi3", long).layers[0].attention.rope.clone().unwrap();
+    assert_eq!(rope.rotated, 6);
+    // The context is stretched from 64 to 256 tokens.
+    let attention = (1.0 + 4.0_f64.ln() / 64.0_f64.ln()).sqrt();
+    let RopeScaling::LongRope {
+        original,
+        attention: got,
+        ..
+    } = rope.scaling
+    else {
+        panic!("LongRoPE");
+    };
+    assert_eq!((original, got), (64.0, attention));
+    let few = json!({"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [1.0, 2.0, 0.0]}});
+    let faults = describe(&config("phi3", few)).unwrap_err();
+    let text: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    let text = text.join("\n");
+    for key in [
+        "short_factor: expected a list of 6 positive numbers",
+        "long_factor",
+    ] {
+        assert!(text.contains(key), "{text}");
+    }
+    let yarn = json!({"rope_scaling": {"type": "yarn", "factor": 2.0}});
+    assert!(unsupported("phi3", yarn).contains("rope_scaling.rope_type"));
+}
+
+#[test]
+fn partial_rotation_has_the_default_of_the_family() {
+    let rotated = |family, other| {
+        spec(family, other).layers[0]
+            .attention
+            .rope
+            .clone()
+            .unwrap()
+            .rotated
+    };
+    let half = json!({"head_dim": 16});
+    assert_eq!(rotated("glm4_moe", half.clone()), 8);
+    assert_eq!(rotated("minimax_m2", half), 16);
+    let said = json!({"head_dim": 16, "rotary_dim": 4});
+    assert_eq!(rotated("minimax_m2", said), 4);
+    let both =
+        json!({"head_dim": 16, "rotary_dim": 4, "rope_parameters": {"partial_rotary_factor": 0.5}});
+    assert_eq!(rotated("minimax_m2", both), 8);
+    let odd = unsupported("minimax_m2", json!({"head_dim": 16, "rotary_dim": 5}));
+    assert!(odd.contains("rotary_dim"), "{odd}");
+}
+
+#[test]
+fn routers_are_those_of_their_families() {
+    let router = |family, other| {
+        let spec = spec(family, other);
+        let FeedForwardSpec::Experts(experts) = &spec.layers[1].feed_forward else {
+            panic!("a layer of experts");
+        };
+        let shared = experts.shared.map(|shared| shared.inter);
+        match experts.router {
+            RouterConfig::TopK(router) => (false, router.route, shared),
+            RouterConfig::SigmoidBias(router) => (true, router.route, shared),
+            _ => panic!("a router of a decoder"),
+        }
+    };
+    let grouped = json!({"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2, "norm_topk_prob": true,
+        "n_shared_experts": 3});
+    let (biased, route, shared) = router("deepseek_v2", grouped);
+    let groups = route
+        .groups
+        .map(|groups| (groups.count, groups.chosen, groups.best));
+    assert_eq!(
+        (biased, route.renormalize, groups),
+        (false, false, Some((4, 2, 1)))
+    );
+    assert_eq!((route.score, shared), (Score::Softmax, Some(120)));
+    let (biased, route, shared) = router("ernie4_5_moe", json!({}));
+    assert_eq!(
+        (biased, route.score, route.renormalize),
+        (true, Score::Softmax, true)
+    );
+    assert_eq!((route.top_k, shared), (2, Some(80)));
+    for family in ["glm4_moe", "dots1", "minimax_m2"] {
+        let (biased, route, _) = router(family, json!({"n_group": 2, "topk_group": 1}));
+        assert!(biased && route.score == Score::Sigmoid, "{family}");
+        let best = route.groups.map(|groups| groups.best);
+        assert_eq!(best, (family != "minimax_m2").then_some(2), "{family}");
+    }
+}
+
+#[test]
+fn layers_of_smollm3_may_lack_positions() {
+    let of = |other| -> Vec<_> {
+        let layers = spec("smollm3", other).layers.into_iter();
+        let of = |attention: AttentionSpec| (attention.rope.is_some(), attention.window);
+        layers.map(|layer| of(layer.attention)).collect()
+    };
+    assert_eq!(of(json!({})), [(true, None), (true, None)]);
+    assert_eq!(
+        of(json!({"no_rope_layer_interval": 2})),
+        [(true, None), (false, None)]
+    );
+    let listed = json!({"no_rope_layers": [0, 1], "use_sliding_window": true, "sliding_window": 5});
+    assert_eq!(of(listed), [(false, Some(5)), (true, None)]);
+    let short = unsupported("smollm3", json!({"no_rope_layers": [1]}));
+    assert!(short.contains("no_rope_layers"), "{short}");
+}
+
+#[test]
+fn queries_of_ministral_grow_with_their_positions() {
+    let rope = json!({"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 16});
+    let temperature = spec("ministral3", json!({"rope_parameters": rope})).layers[0]
+        .attention
+        .temperature
+        .unwrap();
+    assert_eq!(
+        [0, 15].map(|position| temperature.factor(position)),
+        [1.0, 1.0]
+    );
+    // Position 31 is in the second 16 tokens, and 48 in the fourth.
+    for (position, periods) in [(31, 2.0_f64), (48, 4.0)] {
+        let want = (1.0 + 0.1 * periods.ln()) as f32;
+        assert!((temperature.factor(position) - want).abs() < 1e-6);
+    }
+    // The default of the class stretches 16384 tokens by 16.
+    let attention = spec("ministral3", json!({})).layers[0].attention.clone();
+    assert_eq!(
+        attention.temperature.map(|temperature| temperature.span),
+        Some(16_384.0)
+    );
+    assert!(matches!(
+        attention.rope.unwrap().scaling,
+        RopeScaling::Yarn { factor: 16.0, .. }
+    ));
+}
+
+#[test]
+fn a_text_model_stands_in_a_configuration_of_its_own() {
+    let (outer, inner) = (spec("mistral3", json!({})), spec("mistral", json!({})));
+    assert!(outer.tied && !inner.tied);
+    assert_eq!(outer.layers, inner.layers);
 }
 
 #[test]

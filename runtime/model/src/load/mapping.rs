@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use moebius_weights::{Reader, StoredFp8, Unfit, WeightsError, quoted};
 
 use super::checkpoint::Checkpoint;
-use super::nesting::Nesting;
-use crate::decoder::{ModelSpec, Place, Slot};
+use crate::decoder::{AttentionSpec, ModelSpec, Place, Projection, Slot};
 use crate::error::Misfits;
 use crate::families::{Described, Extra, Family, Form, Part, Rule};
 
@@ -31,7 +30,7 @@ pub(super) struct Target {
     pub(super) pieces: Vec<Piece>,
 }
 
-/// A tensor of the checkpoint, which goes to one place as a whole.
+/// A tensor of the checkpoint, or some rows of one, which goes to one place.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) name: String,
@@ -41,6 +40,10 @@ pub(crate) struct Piece {
     pub(crate) expert: Option<usize>,
     /// Rows of a head in this layer, at least 1.
     pub(super) head: usize,
+    /// Of these rows, those that make the key in latent attention.
+    pub(super) keys: usize,
+    /// Rows of the tensor before those of the piece.
+    pub(super) skipped: usize,
     /// Layout of the FP8 codes, if the tensor holds such codes.
     pub(super) fp8: Option<StoredFp8>,
 }
@@ -70,7 +73,7 @@ impl Plan {
             spec,
             unsupported,
         } = described;
-        let (wanted, nesting) = best_layout(reader, family, &spec);
+        let wanted = best_layout(reader, family, &spec);
         let mut misfits = Misfits::of_config(unsupported);
         let mut plan = Self {
             targets: BTreeMap::new(),
@@ -83,7 +86,7 @@ impl Plan {
         plan.check_places(&spec, &mut misfits);
         let names = reader.names().into_iter();
         let unused = names.filter(|name| !used.contains(*name));
-        let unused = unused.filter(|name| !is_ignored(&nesting.own(name), family, &spec));
+        let unused = unused.filter(|name| !is_ignored(name, family, &spec));
         let is_empty = |name: &&str| reader.get(name).is_some_and(|info| info.shape.contains(&0));
         let unused = unused.filter(|name| !is_empty(name));
         misfits.unexpected = unused.map(str::to_owned).collect();
@@ -120,12 +123,16 @@ impl Plan {
             shape,
             scales,
         } = wanted;
-        let of_name = |name: &str, shape: &[usize], misfits: &mut Misfits| {
+        let mut of_name = |name: &str, shape: &[usize], misfits: &mut Misfits| {
+            // Several pieces may be rows of one tensor.
+            let first = used.insert(name.to_owned());
             let Some(info) = reader.get(name) else {
-                misfits.missing.push(name.to_owned());
+                if first {
+                    misfits.missing.push(name.to_owned());
+                }
                 return None;
             };
-            if !reader.has_shape(&info, shape) {
+            if first && !reader.has_shape(&info, shape) {
                 let got = format!("{:?}", info.shape);
                 let fault = Unfit::new(quoted(name), format!("{shape:?}"), got);
                 misfits.misshapen.push(fault);
@@ -134,10 +141,8 @@ impl Plan {
         };
         if let Some((name, shape)) = &scales {
             of_name(name, shape, misfits);
-            used.insert(name.clone());
         }
         if let Some(element) = of_name(&piece.name, &shape, misfits) {
-            used.insert(piece.name.clone());
             match reader.fp8_layout(&piece.name) {
                 Some(Ok(layout)) if !piece.form.is_mxfp4() => {
                     used.extend(layout.scale.iter().chain(&layout.input_scale).cloned());
@@ -178,33 +183,14 @@ fn unreadable(name: &str, error: impl ToString) -> Unfit {
     Unfit::new(quoted(name), expected, error.to_string())
 }
 
-/// The required tensors of the layout of which the checkpoint lacks the fewest, and the way in which it names them.
-fn best_layout(
-    reader: Checkpoint<'_>,
-    family: &Family,
-    spec: &ModelSpec,
-) -> (Vec<Wanted>, Nesting) {
-    let all = family.layouts.iter().flat_map(|rules| {
-        let ways = Nesting::of(family).iter();
-        ways.map(move |&nesting| (nested(expand(rules, spec), nesting), nesting))
-    });
-    let lacks = |(wanted, _): &(Vec<Wanted>, Nesting)| {
+/// The required tensors of the layout of which the checkpoint lacks the fewest.
+fn best_layout(reader: Checkpoint<'_>, family: &Family, spec: &ModelSpec) -> Vec<Wanted> {
+    let all = family.layouts.iter().map(|rules| expand(rules, spec));
+    let lacks = |wanted: &Vec<Wanted>| {
         let names = wanted.iter().map(|one| &one.piece.name);
         names.filter(|name| reader.get(name).is_none()).count()
     };
-    let best = all.min_by_key(lacks);
-    best.unwrap_or_else(|| (Vec::new(), Nesting::Alone))
-}
-
-/// The same tensors under the names that they have in the checkpoint.
-fn nested(mut wanted: Vec<Wanted>, nesting: Nesting) -> Vec<Wanted> {
-    for one in &mut wanted {
-        one.piece.name = nesting.name(&one.piece.name);
-        if let Some((name, _)) = &mut one.scales {
-            *name = nesting.name(name);
-        }
-    }
-    wanted
+    all.min_by_key(lacks).unwrap_or_default()
 }
 
 /// All tensors that rules require, for the places that the model has.
@@ -229,13 +215,42 @@ pub(crate) fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
                 let name = name.replace("{e}", &expert.to_string());
                 let expert = apart.then_some(expert);
                 let mut one = want(rule, place, name, expert, &shape);
-                let of_layer = spec.layers.get(layer);
-                one.piece.head = of_layer.map_or(1, |of| of.attention.head_dim);
+                if let Some(of_layer) = spec.layers.get(layer) {
+                    fit_heads(&mut one, &of_layer.attention);
+                }
                 wanted.push(one);
             }
         }
     }
     wanted
+}
+
+/// Adds what depends on the heads of a layer: the rows that a piece takes, and the shape of a tensor of q, k and v or of a matrix for each
+/// head.
+fn fit_heads(wanted: &mut Wanted, of: &AttentionSpec) {
+    let (piece, shape) = (&mut wanted.piece, &mut wanted.shape);
+    piece.head = of.head_dim;
+    if piece.form == Form::Fused {
+        let (q, k) = (of.heads * of.head_dim, of.kv_heads * of.head_dim);
+        piece.skipped = match wanted.place.slot {
+            Slot::Key => q,
+            Slot::Value => q + k,
+            _ => 0,
+        };
+        shape[0] = q + k + of.kv_heads * of.value_dim;
+    }
+    let Projection::Latent { rotated, .. } = of.projection else {
+        return;
+    };
+    if matches!(piece.part, Part::Keys | Part::Values) {
+        piece.keys = of.head_dim.saturating_sub(rotated);
+        piece.head = piece.keys + of.value_dim;
+        let columns = shape[1];
+        *shape = match piece.part {
+            Part::Keys => vec![of.heads, columns, piece.keys],
+            _ => vec![of.heads, of.value_dim, columns],
+        };
+    }
 }
 
 fn want(
@@ -257,6 +272,8 @@ fn want(
         form: rule.form,
         expert,
         head: 1,
+        keys: 0,
+        skipped: 0,
         fp8: None,
     };
     Wanted {
@@ -275,8 +292,11 @@ fn in_file(rule: &Rule, of_place: &[usize], of_expert: bool) -> Vec<usize> {
     }
     let vectors = rule.to.extents(of_place)[2] == 1 && of_place.len() < 3;
     let rows = shape.len() - if vectors { 1 } else { 2 };
-    if rule.part != Part::Whole {
+    if matches!(rule.part, Part::Gate | Part::Up) {
         shape[rows] /= 2;
+    }
+    if rule.form == Form::Row {
+        shape.insert(0, 1);
     }
     if rule.form.is_transposed() {
         shape.swap(rows, rows + 1);
@@ -311,13 +331,9 @@ const LEFTOVERS: &[&str] = &[
 ];
 
 /// Name of the tensor of a slot outside of the layers, if the checkpoint has one.
-fn name_of(reader: Checkpoint<'_>, family: &Family, slot: Slot) -> Option<String> {
+fn name_of(reader: Checkpoint<'_>, family: &Family, slot: Slot) -> Option<&'static str> {
     let rules = family.layouts.iter().copied().flatten().copied().flatten();
-    let rules = rules.filter(|rule| rule.to == slot);
-    let mut names = rules.flat_map(|rule| {
-        let ways = Nesting::of(family).iter();
-        ways.map(move |nesting| nesting.name(rule.from))
-    });
+    let mut names = rules.filter(|rule| rule.to == slot).map(|rule| rule.from);
     names.find(|name| reader.get(name).is_some())
 }
 
@@ -327,7 +343,7 @@ pub(super) fn has_own_head(reader: Checkpoint<'_>, family: &Family) -> Result<bo
     let [Some(head), Some(embedding)] = names else {
         return Ok(false);
     };
-    reader.differ(&head, &embedding)
+    reader.differ(head, embedding)
 }
 
 /// The name of the head, and the one that the embedding would have, where the checkpoint stores only the head.

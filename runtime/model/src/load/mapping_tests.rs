@@ -65,14 +65,18 @@ fn described(family: &str) -> Described {
 fn config(family: &str) -> Value {
     // Llama 4 has one expert for each token.
     let chosen = if family == "llama4_text" { 1 } else { 2 };
-    json!({
-        "model_type": family, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+    let mut config = json!({
+        "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 32,
         "max_position_embeddings": 64, "num_experts_per_tok": chosen, "num_local_experts": 3,
         "moe_intermediate_size": 32, "sliding_window": 8, "n_routed_experts": 4, "kv_lora_rank": 16,
         "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "q_lora_rank": 24,
         "shared_expert_intermediate_size": 40, "n_shared_experts": 1, "first_k_dense_replace": 1,
-    })
+    });
+    let text = config.clone();
+    config["text_config"] = text;
+    config["model_type"] = json!(family);
+    config
 }
 
 /// All tensors of layout number `layout` of a family.
@@ -105,12 +109,40 @@ fn every_layout_of_every_family_is_a_bijection() {
             let tensors = complete_of(described(), layout);
             let plan = Plan::new(&reader(&tensors), described());
             let plan = plan.unwrap_or_else(|error| panic!("{} {layout}: {error}", family.name));
-            let targets = plan.targets.values();
-            let pieces: usize = targets.map(|target| target.pieces.len()).sum();
+            let pieces = plan.targets.values().flat_map(|target| &target.pieces);
+            let names: BTreeSet<_> = pieces.map(|piece| &piece.name).collect();
             let scales = tensors.keys().filter(|name| name.ends_with("_scales"));
-            assert_eq!(pieces + scales.count(), tensors.len(), "{}", family.name);
+            let all = names.len() + scales.count();
+            assert_eq!(all, tensors.len(), "{}", family.name);
         }
     }
+}
+
+#[test]
+fn rows_of_q_k_and_v_may_be_in_one_tensor() {
+    let Described { family, spec, .. } = described("phi3");
+    let name = "model.layers.1.self_attn.qkv_proj.weight";
+    let wanted = expand(family.layouts[0], &spec);
+    let fused = wanted.iter().filter(|one| one.piece.name == name);
+    let found = fused.map(|one| (one.place.slot, one.piece.skipped, one.shape.clone()));
+    // Four heads of queries and two of keys and values, 16 rows each.
+    let rows = [(Slot::Query, 0), (Slot::Key, 64), (Slot::Value, 96)];
+    let rows = rows.map(|(slot, skipped)| (slot, skipped, vec![128, 64]));
+    assert_eq!(found.collect::<Vec<_>>(), rows);
+    let mut tensors = complete("phi3", 0);
+    tensors.remove(name);
+    let misfits = Plan::new(&reader(&tensors), described("phi3")).unwrap_err();
+    assert_eq!(misfits.missing, [name]);
+}
+
+#[test]
+fn tensors_of_other_parts_are_skipped() {
+    let mut tensors = complete("mistral3", 0);
+    tensors.insert("vision_tower.ln_pre.weight".to_owned(), ("F32", vec![4]));
+    Plan::new(&reader(&tensors), described("mistral3")).unwrap();
+    tensors.insert("audio_tower.weight".to_owned(), ("F32", vec![4]));
+    let misfits = Plan::new(&reader(&tensors), described("mistral3")).unwrap_err();
+    assert_eq!(misfits.unexpected, ["audio_tower.weight"]);
 }
 
 #[test]
@@ -146,28 +178,6 @@ fn what_nothing_is_computed_from_may_be_there() {
     tensors.insert(frequencies('x'), ("F32", vec![4]));
     let misfits = Plan::new(&reader(&tensors), described("deepseek_v3")).unwrap_err();
     assert_eq!(misfits.unexpected.len(), 1);
-}
-
-/// Checkpoints of models for images and text name the text model's tensors in one of two ways, and hold others, too.
-#[test]
-fn a_text_model_may_lie_beside_a_vision_model() {
-    for nesting in [Nesting::Outer, Nesting::Inner] {
-        let alone = complete("gemma3_text", 0).into_iter();
-        let mut tensors: BTreeMap<_, _> = alone
-            .map(|(name, stored)| (nesting.name(&name), stored))
-            .collect();
-        tensors.insert("vision_tower.layers.0.weight".to_owned(), ("F32", vec![2]));
-        Plan::new(&reader(&tensors), described("gemma3_text")).unwrap();
-        tensors.insert("audio_tower.weight".to_owned(), ("F32", vec![2]));
-        let misfits = Plan::new(&reader(&tensors), described("gemma3_text")).unwrap_err();
-        assert_eq!(misfits.unexpected, ["audio_tower.weight"]);
-        assert!(misfits.missing.is_empty(), "{misfits}");
-    }
-    for name in ["model.layers.0.mlp.up_proj.weight", "lm_head.weight"] {
-        for nesting in [Nesting::Alone, Nesting::Outer, Nesting::Inner] {
-            assert_eq!(nesting.own(&nesting.name(name)), name);
-        }
-    }
 }
 
 #[test]

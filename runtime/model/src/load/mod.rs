@@ -20,7 +20,6 @@ mod cache_scales;
 mod checkpoint;
 mod mapping;
 mod names;
-mod nesting;
 pub(crate) mod placing;
 mod size;
 mod stream;

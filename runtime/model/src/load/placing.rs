@@ -20,7 +20,10 @@ fn row_of(piece: &Piece, rows: usize, row: usize) -> usize {
         let within = row % piece.head;
         return row - within + within % 2 * (piece.head / 2) + within / 2;
     }
+    let (keys, values) = (piece.keys, piece.head - piece.keys);
     match (piece.part, piece.form.is_paired()) {
+        (Part::Keys, _) => row / keys * piece.head + row % keys,
+        (Part::Values, _) => row / values * piece.head + keys + row % values,
         (Part::Up, _) => half + row,
         (Part::Whole, true) => row % 2 * half + row / 2,
         _ => row,
@@ -32,6 +35,16 @@ pub(super) fn rows_in(piece: &Piece, rows: usize) -> usize {
     match piece.part {
         Part::Whole => rows,
         Part::Gate | Part::Up => rows / 2,
+        Part::Keys => rows / piece.head * piece.keys,
+        Part::Values => rows / piece.head * (piece.head - piece.keys),
+    }
+}
+
+/// Number of rows, of the `taken` rows of a piece, that the file transposes together; `None` where it transposes none.
+fn transposed(piece: &Piece, taken: usize) -> Option<usize> {
+    match piece.form {
+        Form::TransposedHeads => Some(piece.keys),
+        form => form.is_transposed().then_some(taken),
     }
 }
 
@@ -45,9 +58,10 @@ pub(super) fn place<T: Copy>(
     let taken = rows_in(piece, rows);
     for row in 0..taken {
         let to = &mut out[row_of(piece, rows, row) * columns..][..columns];
-        if piece.form.is_transposed() {
+        if let Some(together) = transposed(piece, taken) {
+            let (first, within) = (row / together * together, row % together);
             for (column, to) in to.iter_mut().enumerate() {
-                *to = values[column * taken + row];
+                *to = values[first * columns + column * together + within];
             }
         } else {
             to.copy_from_slice(&values[row * columns..][..columns])
@@ -61,9 +75,10 @@ pub(crate) fn taken(piece: &Piece, values: &[f32], [rows, columns]: [usize; 2]) 
     let mut out = vec![0.0; count * columns];
     for row in 0..count {
         let from = &values[row_of(piece, rows, row) * columns..][..columns];
-        if piece.form.is_transposed() {
+        if let Some(together) = transposed(piece, count) {
+            let (first, within) = (row / together * together, row % together);
             for (column, &value) in from.iter().enumerate() {
-                out[column * count + row] = value;
+                out[first * columns + column * together + within] = value;
             }
         } else {
             out[row * columns..][..columns].copy_from_slice(from)

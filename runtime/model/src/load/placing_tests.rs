@@ -8,6 +8,8 @@ fn piece(part: Part, form: Form) -> Piece {
         form,
         expert: None,
         head: 4,
+        keys: 3,
+        skipped: 0,
         fp8: None,
     }
 }
@@ -59,4 +61,28 @@ fn neighbours_of_a_head_are_put_into_its_halves() {
     let (mut out, neighbours) = ([0; 8], piece(Part::Whole, Form::Neighbours));
     place(&neighbours, &stored, &mut out, [8, 1]);
     assert_eq!(out, [0, 1, 2, 3, 10, 11, 12, 13]);
+}
+
+#[test]
+fn keys_and_values_of_heads_are_put_together() {
+    // Two heads of three rows for the key and one for the value, over two columns; keys are stored transposed.
+    let keys = [1, 3, 5, 2, 4, 6, 11, 13, 15, 12, 14, 16];
+    let values = [7, 8, 17, 18];
+    let mut out = [0; 16];
+    let of_keys = piece(Part::Keys, Form::TransposedHeads);
+    let of_values = piece(Part::Values, Form::Heads);
+    assert_eq!([rows_in(&of_keys, 8), rows_in(&of_values, 8)], [6, 2]);
+    place(&of_keys, &keys, &mut out, [8, 2]);
+    place(&of_values, &values, &mut out, [8, 2]);
+    let together = [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17, 18];
+    assert_eq!(out, together);
+    let whole = together.map(|value| value as f32);
+    assert_eq!(
+        taken(&of_keys, &whole, [8, 2]),
+        keys.map(|value| value as f32)
+    );
+    assert_eq!(
+        taken(&of_values, &whole, [8, 2]),
+        values.map(|value| value as f32)
+    );
 }

@@ -144,19 +144,19 @@ fn matrix_of(
     [rows, columns]: [usize; 2],
 ) -> Result<Vec<f32>, Error> {
     let size = rows_in(piece, rows) * columns;
+    let from = number * size + piece.skipped * columns;
     if let Some(layout) = &piece.fp8 {
         let decoded = reader.fp8_weight(layout)?.dequantize()?;
         return Ok(if decoded.len() == size {
             decoded
         } else {
-            decoded[number * size..][..size].to_vec()
+            decoded[from..][..size].to_vec()
         });
     }
     if piece.form.is_mxfp4() {
         return mxfp4(reader, piece, number, [rows_in(piece, rows), columns]);
     }
-    let from = (number * size) as u64;
-    let values = reader.read_f32_part(&piece.name, from, size as u64);
+    let values = reader.read_f32_part(&piece.name, from as u64, size as u64);
     Ok(values?)
 }
 

@@ -1,0 +1,43 @@
+//! Phi-3 and Phi-4 (Microsoft, 2024 and 2025).
+
+use super::Family;
+use super::keys::Keys;
+use super::parts::{attention, dense, layer, layers, model};
+use super::rule::{FRAME, Rule, rules};
+use crate::decoder::{AttentionSpec, ModelSpec};
+
+pub(super) const FAMILY: Family = Family::new("phi3", read, &[&[FRAME, FUSED]]);
+
+/// One matrix for q, k and v, and one for gate and up.
+const FUSED: &[Rule] = rules! { "model.layers.{l}.":
+    "self_attn.qkv_proj.weight" => Query, Fused;
+    "self_attn.qkv_proj.weight" => Key, Fused;
+    "self_attn.qkv_proj.weight" => Value, Fused;
+    "self_attn.o_proj.weight" => Out;
+    "mlp.gate_up_proj.weight" => DenseIn;
+    "mlp.down_proj.weight" => DenseOut;
+};
+
+/// Refuses YaRN: configurations of Phi-3 that say so mean LongRoPE, by another formula for the factor on cosine and sine.
+fn check_rope(keys: &mut Keys<'_>) {
+    for name in ["rope_parameters", "rope_scaling"] {
+        let kinds = ["rope_type", "type"].iter();
+        let mut kinds = kinds.filter_map(|kind| keys.get(name)?.get(kind)?.as_str());
+        if kinds.any(|kind| kind == "yarn") {
+            let expected = "`default` or `longrope` in this family";
+            keys.lack(&format!("{name}.rope_type"), expected, "yarn");
+        }
+    }
+}
+
+fn read(keys: &mut Keys<'_>) -> ModelSpec {
+    let count = layers(keys);
+    check_rope(keys);
+    let window = keys.optional_size("sliding_window");
+    let attention = AttentionSpec {
+        window: window.filter(|&window| window > 0),
+        ..attention(keys, 10_000.0)
+    };
+    let dense = dense(keys, false);
+    model(keys, vec![layer(attention, dense); count])
+}
