@@ -117,10 +117,12 @@ fn what_the_metadata_lacks_has_its_own_name() {
             "`llama.attention.layer_norm_rms_epsilon`",
             "`llama.context_length`",
             "`llama.feed_forward_length`";
-        Builder::new() => "`general.architecture`: expected one of llama, gpt-oss, granitemoe, olmoe, qwen2moe, qwen3, qwen3moe, gemma3, hunyuan-dense, hunyuan-moe, llama4, got none";
+        Builder::new() => "`general.architecture`: expected one of llama, deepseek2, dots1, ernie4_5-moe, glm4moe, gpt-oss, granite, granitemoe, minimax-m2, mistral3, olmoe, phi3, qwen2, qwen2moe, qwen3, qwen3moe, gemma3, hunyuan-dense, hunyuan-moe, llama4, got none";
         of("mamba") => "got `mamba`";
         of("qwen3").size("qwen3.expert_count", 4) => "`qwen3.expert_count`: expected none, got 4";
-        of("olmoe") => "`olmoe.expert_count`: expected at least 1, got none";
+        of("olmoe").size("olmoe.block_count", 1) => "`olmoe.expert_count`: expected at least 1, got none";
+        of("deepseek2").size("llama.block_count", 1) =>
+            "`general.architecture`: expected one of llama, deepseek2", "qwen3moe", "such as `deepseek2.block_count`, got `deepseek2`";
         metadata().value("split.count", 2, &[3, 0]) => "`split.count`: expected a model in one file, got 3";
     }
 }

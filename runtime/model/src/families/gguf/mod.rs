@@ -1,19 +1,21 @@
 //! Published models in GGUF files: their metadata is turned into the configuration that a family reads, and the family's tensors have other
 //! names.
 
+mod layouts;
 mod parameters;
+mod positions;
 mod translated;
 
 use moebius_weights::gguf::{GgufFile, GgufValue};
 use moebius_weights::{Unfit, quoted};
 use serde_json::{Value, json};
 
-use super::rule::{Rule, rules};
-use super::{Described, Family, described, gemma, gpt_oss, hunyuan, llama, llama4, qwen};
+use super::{Described, Family, described};
+#[cfg(test)]
+pub(crate) use layouts::GGUF_FAMILIES;
+pub(crate) use layouts::ROPE_FACTORS;
 use parameters::{Names, Parameters};
-
-/// Tensor of the divisors of the rotary frequencies, one for each pair (Llama 3.1).
-pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
+use positions::{latent, scaling, widths, window};
 
 /// Endings of the names of attention biases that a Llama may have.
 const ATTENTION_BIASES: [&str; 4] = [
@@ -25,10 +27,13 @@ const ATTENTION_BIASES: [&str; 4] = [
 const DENSE_BIASES: [&str; 3] = [".ffn_gate.bias", ".ffn_up.bias", ".ffn_down.bias"];
 
 /// Families in whose configurations `intermediate_size` is the width of the experts.
-const EXPERTS_ALONE: [&str; 4] = ["mixtral", "gpt_oss", "granitemoe", "hunyuan_v1_moe"];
-
-/// Families whose configurations have the window under another key than the metadata, in some layers alone.
-const WINDOWS_APART: [&str; 2] = ["gemma3_text", "llama4_text"];
+const EXPERTS_ALONE: [&str; 5] = [
+    "mixtral",
+    "gpt_oss",
+    "granitemoe",
+    "hunyuan_v1_moe",
+    "minimax_m2",
+];
 
 /// Tensor that shows that a file stores a tensor for each expert.
 const FIRST_APART: &str = "blk.0.ffn_gate.0.weight";
@@ -47,6 +52,8 @@ struct Architecture {
     renormalize: bool,
     /// Whether rotary positions must rotate whole heads, as the rows are paired over the whole head.
     turned_whole: bool,
+    /// Values that the key of the function from logits to scores may have: 1 is softmax, 2 is sigmoid.
+    gating: &'static [f64],
     /// Metadata keys that only this architecture has.
     own: Names,
 }
@@ -64,43 +71,123 @@ const fn plain(
         tied: false,
         renormalize: false,
         turned_whole: false,
+        gating: &[0.0, 1.0],
         own: &[],
     }
 }
 
-static ARCHITECTURES: [Architecture; 11] = [
+/// Keys of experts with sigmoid scores, shared experts and leading layers without experts.
+const CORRECTED: Names = &[
+    ("leading_dense_block_count", "first_k_dense_replace"),
+    ("expert_shared_count", "n_shared_experts"),
+    ("expert_weights_scale", "routed_scaling_factor"),
+    ("expert_group_count", "n_group"),
+    ("expert_group_used_count", "topk_group"),
+    ("nextn_predict_layers", "num_nextn_predict_layers"),
+];
+
+/// Keys of Granite's factors.
+const MULTIPLIERS: Names = &[
+    ("attention.scale", "attention_multiplier"),
+    ("embedding_scale", "embedding_multiplier"),
+    ("residual_scale", "residual_multiplier"),
+    ("logit_scale", "logits_scaling"),
+];
+
+static ARCHITECTURES: [Architecture; 20] = [
     Architecture {
         tied: true,
         renormalize: true,
         turned_whole: true,
-        ..plain("llama", Some(&LLAMA), Some(&MIXTRAL))
+        ..plain("llama", Some(&layouts::LLAMA), Some(&layouts::MIXTRAL))
+    },
+    Architecture {
+        gating: &[0.0, 1.0, 2.0],
+        own: &[
+            ("attention.q_lora_rank", "q_lora_rank"),
+            ("attention.kv_lora_rank", "kv_lora_rank"),
+            ("attention.key_length_mla", "key_length_mla"),
+            ("attention.value_length_mla", "v_head_dim"),
+            ("rope.dimension_count", "qk_rope_head_dim"),
+            ("rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
+            ("leading_dense_block_count", "first_k_dense_replace"),
+            ("expert_shared_count", "n_shared_experts"),
+            ("expert_weights_scale", "routed_scaling_factor"),
+            ("expert_group_count", "n_group"),
+            ("expert_group_used_count", "topk_group"),
+            ("nextn_predict_layers", "num_nextn_predict_layers"),
+        ],
+        ..plain("deepseek2", None, Some(&layouts::DEEPSEEK_V3))
+    },
+    Architecture {
+        gating: &[0.0, 2.0],
+        own: CORRECTED,
+        ..plain("dots1", None, Some(&layouts::DOTS1))
+    },
+    Architecture {
+        tied: true,
+        own: &[
+            ("leading_dense_block_count", "moe_layer_start_index"),
+            ("interleave_moe_layer_step", "moe_layer_interval"),
+            ("expert_shared_count", "moe_num_shared_experts"),
+        ],
+        ..plain("ernie4_5-moe", None, Some(&layouts::ERNIE))
+    },
+    Architecture {
+        tied: true,
+        gating: &[0.0, 2.0],
+        own: CORRECTED,
+        ..plain("glm4moe", None, Some(&layouts::GLM4_MOE))
     },
     Architecture {
         renormalize: true,
-        ..plain("gpt-oss", None, Some(&GPT_OSS))
+        ..plain("gpt-oss", None, Some(&layouts::GPT_OSS))
+    },
+    Architecture {
+        tied: true,
+        turned_whole: true,
+        own: MULTIPLIERS,
+        ..plain("granite", Some(&layouts::GRANITE), None)
     },
     Architecture {
         tied: true,
         renormalize: true,
+        turned_whole: true,
+        own: MULTIPLIERS,
+        ..plain("granitemoe", None, Some(&layouts::GRANITEMOE))
+    },
+    Architecture {
+        gating: &[0.0, 2.0],
+        ..plain("minimax-m2", None, Some(&layouts::MINIMAX_M2))
+    },
+    Architecture {
+        tied: true,
         turned_whole: true,
         own: &[
-            ("attention.scale", "attention_multiplier"),
-            ("embedding_scale", "embedding_multiplier"),
-            ("residual_scale", "residual_multiplier"),
-            ("logit_scale", "logits_scaling"),
+            ("attention.temperature_scale", "llama_4_scaling_beta"),
+            ("rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
         ],
-        ..plain("granitemoe", None, Some(&GRANITEMOE))
+        ..plain("mistral3", Some(&layouts::MINISTRAL3), None)
     },
-    plain("olmoe", None, Some(&OLMOE)),
-    plain("qwen2moe", None, Some(&QWEN2_MOE)),
+    plain("olmoe", None, Some(&layouts::OLMOE)),
     Architecture {
         tied: true,
-        ..plain("qwen3", Some(&QWEN3), None)
+        own: &[("rope.scaling.attn_factor", "attention_factor")],
+        ..plain("phi3", Some(&layouts::PHI3), None)
+    },
+    Architecture {
+        tied: true,
+        ..plain("qwen2", Some(&layouts::QWEN2), None)
+    },
+    plain("qwen2moe", None, Some(&layouts::QWEN2_MOE)),
+    Architecture {
+        tied: true,
+        ..plain("qwen3", Some(&layouts::QWEN3), None)
     },
     Architecture {
         tied: true,
         renormalize: true,
-        ..plain("qwen3moe", None, Some(&QWEN3_MOE))
+        ..plain("qwen3moe", None, Some(&layouts::QWEN3_MOE))
     },
     Architecture {
         tied: true,
@@ -109,78 +196,22 @@ static ARCHITECTURES: [Architecture; 11] = [
             ("attention.sliding_window_pattern", "sliding_window_pattern"),
             ("final_logit_softcapping", "final_logit_softcapping"),
         ],
-        ..plain("gemma3", Some(&GEMMA3), None)
+        ..plain("gemma3", Some(&layouts::GEMMA3), None)
     },
     Architecture {
         tied: true,
-        ..plain("hunyuan-dense", Some(&HUNYUAN_DENSE), None)
+        ..plain("hunyuan-dense", Some(&layouts::HUNYUAN_DENSE), None)
     },
     Architecture {
         tied: true,
-        ..plain("hunyuan-moe", None, Some(&HUNYUAN_MOE))
+        ..plain("hunyuan-moe", None, Some(&layouts::HUNYUAN_MOE))
     },
     Architecture {
         tied: true,
         own: &[("interleave_moe_layer_step", "interleave_moe_layer_step")],
-        ..plain("llama4", None, Some(&LLAMA4))
+        ..plain("llama4", None, Some(&layouts::LLAMA4))
     },
 ];
-
-static LLAMA: Family = of_gguf(
-    llama::LLAMA,
-    &[&[FRAME, NORM, NEIGHBOURS, DENSE]],
-    &[ROPE_FACTORS],
-);
-static MIXTRAL: Family = of_gguf(
-    llama::MIXTRAL,
-    &[&[FRAME, NORM, NEIGHBOURS, STACKED]],
-    &[ROPE_FACTORS],
-);
-static MIXTRAL_APART: Family = of_gguf(
-    llama::MIXTRAL,
-    &[&[FRAME, NORM, NEIGHBOURS, APART]],
-    &[ROPE_FACTORS],
-);
-static GRANITEMOE: Family = of_gguf(
-    llama::GRANITEMOE,
-    &[&[FRAME, NORM, NEIGHBOURS, STACKED]],
-    &[],
-);
-static GPT_OSS: Family = of_gguf(gpt_oss::FAMILY, &[&[FRAME, HALVES, STACKED, SINKS]], &[]);
-static OLMOE: Family = of_gguf(llama::OLMOE, &[&[FRAME, NORM, HALVES, STACKED]], &[]);
-static QWEN2_MOE: Family = of_gguf(
-    qwen::QWEN2_MOE,
-    &[&[FRAME, NORM, HALVES, STACKED, SHARED]],
-    &[],
-);
-static QWEN3: Family = of_gguf(qwen::QWEN3, &[&[FRAME, NORM, HALVES, DENSE]], &[]);
-static QWEN3_MOE: Family = of_gguf(qwen::QWEN3_MOE, &[&[FRAME, NORM, HALVES, STACKED]], &[]);
-
-static GEMMA3: Family = of_gguf(gemma::GEMMA3, &[&[FRAME, NORM, HALVES, DENSE, AFTER]], &[]);
-static HUNYUAN_DENSE: Family = of_gguf(hunyuan::DENSE_V1, &[&[FRAME, NORM, HALVES, DENSE]], &[]);
-static HUNYUAN_MOE: Family = of_gguf(
-    hunyuan::MOE_V1,
-    &[&[FRAME, NORM, HALVES, STACKED, SHARED]],
-    &[],
-);
-static LLAMA4: Family = of_gguf(
-    llama4::FAMILY,
-    &[&[FRAME, NORM, HALVES, DENSE, STACKED, SHARED]],
-    &[ROPE_FACTORS],
-);
-
-/// A family with the layouts of its GGUF files.
-const fn of_gguf(
-    family: Family,
-    layouts: &'static [&'static [&'static [Rule]]],
-    ignored: &'static [&'static str],
-) -> Family {
-    Family {
-        layouts,
-        ignored,
-        ..family
-    }
-}
 
 /// Reads the model that the metadata of a GGUF file describes. Its family has the layouts of GGUF files.
 ///
@@ -204,7 +235,12 @@ pub fn describe_gguf(file: &GgufFile) -> Result<Described, Vec<Unfit>> {
         return Err(parameters.faults);
     };
     let apart = family.name == "mixtral" && file.get(FIRST_APART).is_some();
-    let family = if apart { &MIXTRAL_APART } else { family };
+    let family = match family.name {
+        _ if apart => &layouts::MIXTRAL_APART,
+        "deepseek_v3" if of_probabilities(file, &parameters) => &layouts::DEEPSEEK_V2,
+        _ => family,
+    };
+    parameters.check_gating(architecture.gating);
     if apart {
         check_experts(file, &mut parameters)?;
     }
@@ -226,6 +262,18 @@ pub fn describe_gguf(file: &GgufFile) -> Result<Described, Vec<Unfit>> {
     }
 }
 
+/// Whether the experts of a DeepSeek are weighted by softmax scores, as before DeepSeek-V3. Where the metadata doesn't say so, only sigmoid
+/// scores have a correction.
+fn of_probabilities(file: &GgufFile, parameters: &Parameters<'_>) -> bool {
+    match parameters.number("expert_gating_func") {
+        Some(function) if function != 0.0 => function == 1.0,
+        _ => {
+            let mut names = file.tensors().map(|(name, _)| name);
+            !names.any(|name| name.ends_with(".exp_probs_b.bias"))
+        }
+    }
+}
+
 fn architecture(file: &GgufFile) -> Result<&'static Architecture, Vec<Unfit>> {
     let refuse = |key: &str, expected: String, got: Option<&GgufValue>| {
         let got = got.map_or("none".to_owned(), GgufValue::shown);
@@ -235,10 +283,15 @@ fn architecture(file: &GgufFile) -> Result<&'static Architecture, Vec<Unfit>> {
     let value = file.value(key);
     let named = value.and_then(GgufValue::as_text);
     let found = ARCHITECTURES.iter().find(|known| Some(known.name) == named);
-    let found = found.ok_or_else(|| {
-        let known: Vec<_> = ARCHITECTURES.iter().map(|known| known.name).collect();
-        refuse(key, format!("one of {}", known.join(", ")), value)
-    })?;
+    let known: Vec<_> = ARCHITECTURES.iter().map(|known| known.name).collect();
+    let known = known.join(", ");
+    let found = found.ok_or_else(|| refuse(key, format!("one of {known}"), value))?;
+    let own = format!("{}.", found.name);
+    if !file.metadata().any(|(name, _)| name.starts_with(&own)) {
+        let expected =
+            format!("one of {known} that the file has keys of, such as `{own}block_count`");
+        return Err(refuse(key, expected, value));
+    }
     match file.value(split) {
         Some(count) if count.as_size().is_none_or(|count| count > 1) => {
             Err(refuse(split, "a model in one file".to_owned(), Some(count)))
@@ -263,15 +316,7 @@ fn config(
     set("rope_theta", json!(10_000.0));
     set("norm_topk_prob", json!(architecture.renormalize));
     set("vocab_size", vocabulary(file));
-    let has = |ending: &&str| {
-        let mut names = file.tensors().map(|(name, _)| name);
-        names.any(|name| name.starts_with("blk.") && name.ends_with(ending))
-    };
-    // In other architectures the family decides whether there are biases.
-    if architecture.name == "llama" {
-        set("attention_bias", json!(ATTENTION_BIASES.iter().any(has)));
-        set("mlp_bias", json!(DENSE_BIASES.iter().any(has)));
-    }
+    biases(file, architecture.name, &mut set);
     let headless = file.get("output.weight").is_none();
     set("tie_word_embeddings", json!(architecture.tied && headless));
     experts(file, &mut config);
@@ -288,21 +333,73 @@ fn config(
         let name = "attention.layer_norm_rms_epsilon";
         parameters.refuse(name, "a positive number", "none");
     }
-    let undivided = config.get("norm_topk_prob") == Some(&json!(false));
-    if family.name == "mixtral" && undivided {
-        parameters.refuse("expert_weights_norm", "true", false);
+    check_division(&config, family, parameters);
+    trim(&mut config);
+    let grouped = config.get("n_group").and_then(Value::as_u64);
+    if family.name == "deepseek_v2" && grouped.is_some_and(|count| count > 1) {
+        // Files have no key for the method: groups are there to limit the choice.
+        let method = json!("group_limited_greedy");
+        config.insert("topk_method".to_owned(), method);
     }
-    widths(&mut config, architecture, parameters);
-    window(&mut config, family, parameters);
+    if architecture.name == "deepseek2" {
+        latent(&mut config, parameters);
+    } else {
+        widths(&mut config, architecture.turned_whole, parameters);
+    }
+    window(&mut config, family.name, parameters);
     translated::complete(&mut config, family.name, parameters);
-    if let Some(mut scaling) = parameters.rope_scaling() {
-        if family.name == "gpt_oss" {
-            // The value in gpt-oss's configuration, for which GGUF has no key.
-            scaling["truncate"] = json!(false);
-        }
+    if let Some(scaling) = scaling(file, &config, family.name, parameters) {
         config.insert("rope_scaling".to_owned(), scaling);
     }
     config
+}
+
+/// Sets whether there are biases and norms, which only the tensors show; in other architectures the family decides.
+fn biases(file: &GgufFile, architecture: &str, set: &mut dyn FnMut(&str, Value)) {
+    let has = |ending: &&str| {
+        let mut names = file.tensors().map(|(name, _)| name);
+        names.any(|name| name.starts_with("blk.") && name.ends_with(ending))
+    };
+    let biased = json!(ATTENTION_BIASES.iter().any(has));
+    match architecture {
+        "llama" | "granite" => {
+            set("attention_bias", biased);
+            set("mlp_bias", json!(DENSE_BIASES.iter().any(has)));
+        }
+        "glm4moe" => {
+            set("attention_bias", biased);
+            set("use_qk_norm", json!(has(&".attn_q_norm.weight")));
+        }
+        "ernie4_5-moe" => set("use_bias", biased),
+        _ => {}
+    }
+}
+
+/// Checks that the weights of the chosen experts are divided by their sum exactly where the family does so without asking.
+fn check_division(config: &Config, family: &Family, parameters: &mut Parameters<'_>) {
+    let divided = config.get("norm_topk_prob") == Some(&json!(true));
+    let expected = match family.name {
+        "mixtral" => true,
+        "deepseek_v2" => false,
+        _ => return,
+    };
+    if divided != expected {
+        parameters.refuse("expert_weights_norm", expected, divided);
+    }
+}
+
+/// Leaves out layers that predict later tokens, which are counted with the others, and a factor of 0, which stands for none.
+fn trim(config: &mut Config) {
+    let of = |config: &Config, key: &str| config.get(key).and_then(Value::as_u64);
+    let ahead = of(config, "num_nextn_predict_layers").unwrap_or(0);
+    if let Some(all) = of(config, "num_hidden_layers").filter(|_| ahead > 0) {
+        let layers = json!(all.saturating_sub(ahead));
+        config.insert("num_hidden_layers".to_owned(), layers);
+    }
+    let factor = "routed_scaling_factor";
+    if config.get(factor).and_then(Value::as_f64) == Some(0.0) {
+        config.remove(factor);
+    }
 }
 
 /// Adds the widths of experts, which older files show only by the shapes of their tensors.
@@ -347,158 +444,3 @@ fn check_experts(file: &GgufFile, parameters: &mut Parameters<'_>) -> Result<(),
     }
     Ok(())
 }
-
-/// Checks the width of values, and sets the share of a head that rotary positions rotate.
-fn widths(config: &mut Config, architecture: &Architecture, parameters: &mut Parameters<'_>) {
-    let of = |config: &Config, key: &str| config.get(key).and_then(Value::as_f64);
-    let heads = of(config, "num_attention_heads").filter(|&heads| heads > 0.0);
-    let shared = of(config, "hidden_size").zip(heads);
-    let shared = shared.map(|(hidden, heads)| hidden / heads);
-    let Some(width) = of(config, "head_dim").or(shared) else {
-        return;
-    };
-    let name = "attention.value_length";
-    if let Some(got) = parameters.number(name).filter(|&got| got != width) {
-        parameters.refuse(name, format!("{width}, as of keys"), got);
-    }
-    let name = "rope.dimension_count";
-    let turned = parameters.number(name).filter(|&turned| turned != width);
-    match turned {
-        Some(turned) if architecture.turned_whole => {
-            let expected = format!("{width}, all of a head");
-            parameters.refuse(name, expected, turned);
-        }
-        Some(turned) => {
-            config.insert("partial_rotary_factor".to_owned(), json!(turned / width));
-        }
-        None => {}
-    }
-}
-
-/// Sets the window of keys, which every other layer of gpt-oss and all layers of Mixtral may have. In other architectures the window must
-/// cover the whole context.
-fn window(config: &mut Config, family: &Family, parameters: &mut Parameters<'_>) {
-    let name = "attention.sliding_window";
-    let window = parameters.number(name);
-    let Some(window) = window.filter(|_| !WINDOWS_APART.contains(&family.name)) else {
-        return;
-    };
-    if family.name == "gpt_oss" {
-        // gpt-oss has the window in every other layer.
-        config.insert("sliding_window".to_owned(), json!(window as u64));
-        return;
-    }
-    let positions = config.get("max_position_embeddings");
-    let all = positions.and_then(Value::as_f64);
-    if window == 0.0 || all.is_some_and(|all| window >= all) {
-        return;
-    }
-    if family.name == "mixtral" {
-        config.insert("sliding_window".to_owned(), json!(window as u64));
-        return;
-    }
-    parameters.refuse(name, "no window", window);
-}
-
-/// Families that GGUF files may hold.
-#[cfg(test)]
-pub(crate) const GGUF_FAMILIES: [&Family; 13] = [
-    &GEMMA3,
-    &GPT_OSS,
-    &GRANITEMOE,
-    &HUNYUAN_DENSE,
-    &HUNYUAN_MOE,
-    &LLAMA,
-    &LLAMA4,
-    &MIXTRAL,
-    &MIXTRAL_APART,
-    &OLMOE,
-    &QWEN2_MOE,
-    &QWEN3,
-    &QWEN3_MOE,
-];
-
-/// Tensors outside of the layers, and the norms of the layers.
-const FRAME: &[Rule] = rules! { "":
-    "token_embd.weight" => Embedding;
-    "output_norm.weight" => Norm;
-    "output.weight" => Head;
-    "blk.{l}.attn_norm.weight" => AttentionNorm;
-    "blk.{l}.attn_v.weight" => Value;
-    "blk.{l}.attn_v.bias" => ValueBias;
-    "blk.{l}.attn_output.weight" => Out;
-    "blk.{l}.attn_output.bias" => OutBias;
-};
-
-/// The norm before the feed-forward part, in all architectures but gpt-oss.
-const NORM: &[Rule] = rules! { "blk.{l}.":
-    "ffn_norm.weight" => FeedForwardNorm;
-};
-
-/// The norms after attention and feed-forward part, in which llama.cpp's converter has added the 1 of 1 + w.
-const AFTER: &[Rule] = rules! { "blk.{l}.":
-    "post_attention_norm.weight" => AttentionOutNorm;
-    "post_ffw_norm.weight" => FeedForwardOutNorm;
-};
-
-/// Queries and keys whose rows are in the model's order.
-const HALVES: &[Rule] = rules! { "blk.{l}.":
-    "attn_q.weight" => Query;
-    "attn_q.bias" => QueryBias;
-    "attn_k.weight" => Key;
-    "attn_k.bias" => KeyBias;
-    "attn_q_norm.weight" => QueryNorm;
-    "attn_k_norm.weight" => KeyNorm;
-};
-
-/// Queries and keys of Llama: llama.cpp's converter makes rows that rotate together neighbours.
-const NEIGHBOURS: &[Rule] = rules! { "blk.{l}.":
-    "attn_q.weight" => Query, Neighbours;
-    "attn_q.bias" => QueryBias, Neighbours;
-    "attn_k.weight" => Key, Neighbours;
-    "attn_k.bias" => KeyBias, Neighbours;
-};
-
-/// A dense network.
-const DENSE: &[Rule] = rules! { "blk.{l}.":
-    "ffn_gate.weight" => DenseIn, Gate;
-    "ffn_up.weight" => DenseIn, Up;
-    "ffn_down.weight" => DenseOut;
-    "ffn_gate.bias" => DenseInBias, Gate;
-    "ffn_up.bias" => DenseInBias, Up;
-    "ffn_down.bias" => DenseOutBias;
-};
-
-/// Stacked experts.
-const STACKED: &[Rule] = rules! { "blk.{l}.":
-    "ffn_gate_inp.weight" => Router;
-    "ffn_gate_exps.weight" => ExpertsIn, Gate;
-    "ffn_up_exps.weight" => ExpertsIn, Up;
-    "ffn_down_exps.weight" => ExpertsOut;
-    "ffn_gate_inp.bias" => RouterBias;
-    "ffn_gate_exps.bias" => ExpertsInBias, Gate;
-    "ffn_up_exps.bias" => ExpertsInBias, Up;
-    "ffn_down_exps.bias" => ExpertsOutBias;
-};
-
-/// Tensors that only gpt-oss has, or that have another name in it.
-const SINKS: &[Rule] = rules! { "blk.{l}.":
-    "post_attention_norm.weight" => FeedForwardNorm;
-    "attn_sinks.weight" => Sinks;
-};
-
-/// Experts with a tensor for each expert's matrix, as in older files of Mixtral.
-const APART: &[Rule] = rules! { "blk.{l}.":
-    "ffn_gate_inp.weight" => Router;
-    "ffn_gate.{e}.weight" => ExpertsIn, Gate;
-    "ffn_up.{e}.weight" => ExpertsIn, Up;
-    "ffn_down.{e}.weight" => ExpertsOut;
-};
-
-/// The shared expert, which every token goes to.
-const SHARED: &[Rule] = rules! { "blk.{l}.":
-    "ffn_gate_shexp.weight" => SharedIn, Gate;
-    "ffn_up_shexp.weight" => SharedIn, Up;
-    "ffn_down_shexp.weight" => SharedOut;
-    "ffn_gate_inp_shexp.weight" => SharedGate;
-};

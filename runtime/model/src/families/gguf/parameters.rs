@@ -39,6 +39,9 @@ const READ: &[&str] = &[
 /// Key of the text that names the method of stretching the context.
 const SCALING: &str = "rope.scaling.type";
 
+/// Key of the function from an expert's logit to its score, which architectures differ in.
+const GATING: &str = "expert_gating_func";
+
 /// Keys without effect on the computation.
 const IGNORED: &[&str] = &[
     "vocab_size",
@@ -47,9 +50,8 @@ const IGNORED: &[&str] = &[
     "rope.scaling.finetuned",
 ];
 
-/// Keys with the only values that the decoder supports for these architectures. For the gating function, 1 is softmax.
+/// Keys with the only values that the decoder supports for these architectures.
 const NEUTRAL: &[(&str, &[f64])] = &[
-    ("expert_gating_func", &[0.0, 1.0]),
     ("expert_weights_scale", &[0.0, 1.0]),
     ("expert_group_count", &[0.0, 1.0]),
     ("expert_group_used_count", &[0.0, 1.0]),
@@ -141,7 +143,7 @@ impl<'a> Parameters<'a> {
         let own = all.filter_map(|(key, value)| Some((key.strip_prefix(&before)?, value)));
         for (name, value) in own {
             let same = self.same().any(|(known, _)| *known == name);
-            if same || name == SCALING || IGNORED.contains(&name) {
+            if same || [SCALING, GATING].contains(&name) || IGNORED.contains(&name) {
                 continue;
             }
             if READ.contains(&name) {
@@ -151,16 +153,29 @@ impl<'a> Parameters<'a> {
                 continue;
             }
             let neutral = NEUTRAL.iter().find(|(known, _)| *known == name);
-            let Some((_, values)) = neutral else {
-                let expected = "no key that this version doesn't know";
-                self.refuse(name, expected, value.shown());
-                continue;
-            };
-            let number = value.as_number();
-            if !number.is_some_and(|number| values.contains(&number)) {
-                let values: Vec<_> = values.iter().map(f64::to_string).collect();
-                self.refuse(name, values.join(" or "), value.shown());
+            match neutral {
+                Some((_, values)) => self.check(name, value, values),
+                None => {
+                    let expected = "no key that this version doesn't know";
+                    self.refuse(name, expected, value.shown());
+                }
             }
+        }
+    }
+
+    /// Refuses a value that isn't one of `values`.
+    fn check(&mut self, name: &str, value: &GgufValue, values: &[f64]) {
+        let number = value.as_number();
+        if !number.is_some_and(|number| values.contains(&number)) {
+            let values: Vec<_> = values.iter().map(f64::to_string).collect();
+            self.refuse(name, values.join(" or "), value.shown());
+        }
+    }
+
+    /// Refuses a function from logits to scores that isn't one of `values`.
+    pub(super) fn check_gating(&mut self, values: &[f64]) {
+        if let Some(value) = self.get(GATING) {
+            self.check(GATING, value, values);
         }
     }
 
