@@ -1,10 +1,10 @@
-"""Writes decoders beside those of make_cases.py: dense ones, latent attention, norms after parts, chunks, models inside of models for images and
-text, and weights as they are published: sharded, in 16 bits, FP8 and MXFP4.
+"""Writes decoders beside those of make_cases.py: dense ones, latent attention, corrected routers, fused matrices, norms after parts, chunks, text models of
+models that also see, and weights as they are published: sharded, in 16 bits, FP8 and MXFP4.
 
 Each folder has config.json, weights, and logits.case.safetensors with tokens and the logits that Hugging Face transformers computes in float32
 of the values that the stored weights stand for.
-Usage: python make_decoders.py OUT_DIR [--seed N]
-Needs: torch, numpy, ml_dtypes, safetensors, transformers.
+Usage: python make_decoders.py OUT_DIR [--seed N] [--only NAME ...]
+Needs: torch, numpy, ml_dtypes, safetensors, transformers 5.24.
 """
 import argparse, json, os
 import numpy as np, torch
@@ -18,6 +18,15 @@ YARN = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_posit
 LATENT = dict(num_key_value_heads=4, kv_lora_rank=24, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=12, n_routed_experts=8, n_shared_experts=1,
               num_experts_per_tok=2, n_group=4, topk_group=2, routed_scaling_factor=2.5, norm_topk_prob=True, first_k_dense_replace=1, num_nextn_predict_layers=0)
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+# DeepSeek-V2 and GLM-4.7-Flash, without groups and without a stretched context.
+PLAIN_LATENT = {name: value for name, value in LATENT.items() if name not in ("n_group", "topk_group", "first_k_dense_replace", "num_nextn_predict_layers")}
+ROUTED = dict(n_routed_experts=8, n_shared_experts=1, num_experts_per_tok=2, moe_intermediate_size=24, first_k_dense_replace=1, norm_topk_prob=True)
+# Ids of tokens by default lie beyond the small vocabulary.
+IDS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+# For sequences of 41 tokens: the long divisors count beyond 32, the short ones up to 64.
+LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.5, short_factor=[1.0, 1.1, 1.3], long_factor=[1.0, 2.5, 6.0])
+GROWING = dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=16, beta_fast=32.0, beta_slow=1.0, mscale=1.0,
+               mscale_all_dim=1.0, llama_4_scaling_beta=0.3)
 
 LOCAL = {"full_attention": dict(rope_type="linear", rope_theta=1000000.0, factor=4.0), "sliding_attention": dict(rope_type="default", rope_theta=10000.0)}
 ALPHA = dict(rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0)
@@ -48,10 +57,38 @@ SPECS = {
     "olmo3": ("olmo3", dict(**THREE, num_key_value_heads=2, rope_parameters={
         "full_attention": dict(rope_type="yarn", rope_theta=500000.0, factor=4.0, original_max_position_embeddings=16),
         "sliding_attention": dict(rope_type="default", rope_theta=500000.0)})),
+    "qwen2": ("qwen2", dict(num_key_value_heads=2, tie_word_embeddings=True)),
+    "phi3": ("phi3", dict(**IDS, num_key_value_heads=2, original_max_position_embeddings=32, sliding_window=9, rope_parameters=LONGROPE)),
+    "phi3_short": ("phi3", dict(**IDS, num_key_value_heads=4, original_max_position_embeddings=64, tie_word_embeddings=True, rope_parameters=LONGROPE)),
+    "mistral": ("mistral", dict(num_key_value_heads=2, head_dim=16, sliding_window=7)),
+    "ministral3": ("ministral3", dict(**IDS, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True, rope_parameters=GROWING)),
+    # Inside of a model for images and text.
+    "mistral3": ("mistral", dict(num_key_value_heads=2, head_dim=16, sliding_window=None)),
+    # Of two layers the second has no positions, and a window.
+    "smollm3": ("smollm3", dict(**IDS, num_key_value_heads=2, tie_word_embeddings=True, no_rope_layers=[1, 0], use_sliding_window=True, sliding_window=7)),
+    "seed_oss": ("seed_oss", dict(**IDS, num_key_value_heads=2, head_dim=16, attention_bias=True, attention_out_bias=True, mlp_bias=True)),
+    "ernie4_5": ("ernie4_5", dict(**IDS, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True, use_bias=True)),
+    "granite": ("granite", dict(num_key_value_heads=2, embedding_multiplier=6.0, attention_multiplier=0.2, residual_multiplier=0.4, logits_scaling=3.0)),
+    # Both factors of YaRN's attention are equal, as in the published model.
+    "deepseek_v2": ("deepseek_v2", dict(**PLAIN_LATENT, first_k_dense_replace=1, topk_method="group_limited_greedy", n_group=4, topk_group=2, q_lora_rank=20,
+                                        moe_intermediate_size=24, rope_parameters={**YARN, "mscale": 0.707})),
+    "deepseek_v2_lite": ("deepseek_v2", dict(**{**PLAIN_LATENT, "n_shared_experts": 2}, first_k_dense_replace=1, topk_method="greedy", q_lora_rank=None,
+                                             moe_intermediate_size=24)),
+    "glm4_moe": ("glm4_moe", dict(**ROUTED, num_key_value_heads=2, head_dim=16, attention_bias=True, use_qk_norm=True, n_group=2, topk_group=1,
+                                  routed_scaling_factor=1.5)),
+    "solar_open": ("solar_open", dict(**{name: value for name, value in ROUTED.items() if name != "first_k_dense_replace"}, num_key_value_heads=2,
+                                      head_dim=16, attention_bias=True, routed_scaling_factor=1.5)),
+    "glm4_moe_lite": ("glm4_moe_lite", dict(**PLAIN_LATENT, q_lora_rank=20, moe_intermediate_size=24)),
+    # Of three layers only the second has experts.
+    "ernie4_5_moe": ("ernie4_5_moe", dict(**IDS, num_hidden_layers=3, num_key_value_heads=2, moe_num_experts=8, moe_k=2, moe_num_shared_experts=2,
+                                          moe_intermediate_size=24, moe_layer_start_index=1, moe_layer_interval=2)),
+    "dots1": ("dots1", dict(**ROUTED, num_key_value_heads=2, head_dim=16, routed_scaling_factor=2.5, sliding_window=None)),
+    "minimax_m2": ("minimax_m2", dict(**IDS, num_local_experts=8, num_experts_per_tok=2, num_key_value_heads=2, head_dim=16, intermediate_size=24,
+                                      rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))),
 }
 
 # Models for images and text, and what the names of their vision models begin with.
-HOLDERS = {"gemma3": "vision_tower.", "llama4": "vision_model."}
+HOLDERS = {"gemma3": "vision_tower.", "llama4": "vision_model.", "mistral3": "vision_tower."}
 
 
 def randomize(model):
@@ -118,6 +155,8 @@ def four(config):
     """The keys of transformers 4."""
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
+    if "partial_rotary_factor" in rope:
+        config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
     config["rope_scaling"] = rope if rope["rope_type"] != "default" else None
     config["torch_dtype"] = config.pop("dtype")
 
@@ -132,7 +171,8 @@ def four_gemma(config):
     del config["layer_types"]
 
 
-STORE = {"llama": through(torch.bfloat16), "qwen3": through(torch.float16), "deepseek_v3_fp8": fp8_blocks, "gpt_oss_mxfp4": mxfp4}
+STORE = {"llama": through(torch.bfloat16), "qwen3": through(torch.float16), "deepseek_v3_fp8": fp8_blocks, "gpt_oss_mxfp4": mxfp4,
+         "qwen2": through(torch.bfloat16), "mistral": through(torch.float16), "mistral3": through(torch.bfloat16)}
 
 
 def reload(folder, tensors):
@@ -164,7 +204,8 @@ def decoder(out, name, seed):
     folder = f"{out}/decoder_{name}"
     os.makedirs(folder, exist_ok=True)
     model.save_pretrained(folder)
-    os.remove(f"{folder}/generation_config.json")
+    if os.path.exists(f"{folder}/generation_config.json"):
+        os.remove(f"{folder}/generation_config.json")
     tensors = load_file(f"{folder}/model.safetensors")
     stored = STORE.get(name, lambda tensors: tensors)(tensors)
     # Stores leave in `tensors` what is stored stands for.
@@ -179,7 +220,7 @@ def decoder(out, name, seed):
         four_gemma(config)
     if name in HOLDERS:
         config = {"model_type": name, "text_config": config, "vision_config": {"hidden_size": 3}}
-    if name in ("llama", "gpt_oss_mxfp4"):
+    if name in ("llama", "gpt_oss_mxfp4", "phi3"):
         four(config)
     if name.endswith("fp8"):
         config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
@@ -194,6 +235,7 @@ if __name__ == "__main__":
     a = argparse.ArgumentParser()
     a.add_argument("out")
     a.add_argument("--seed", type=int, default=1)
+    a.add_argument("--only", nargs="*", default=list(SPECS))
     a = a.parse_args()
-    for name in SPECS:
+    for name in a.only:
         decoder(a.out, name, a.seed)

@@ -6,9 +6,9 @@ quantized.gguf             a model of one layer in all quantised types, with log
 Usage: python make_gguf.py
 Needs: gguf 0.19, numpy, safetensors.
 """
-import json, os
+import json, math, os
 import numpy as np
-from gguf import GGMLQuantizationType as T, GGUFWriter, RopeScalingType
+from gguf import ExpertGatingFuncType, GGMLQuantizationType as T, GGUFWriter, RopeScalingType
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.quants import dequantize, quantize
 from safetensors import deserialize
@@ -16,17 +16,25 @@ from safetensors.numpy import save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = [("llama", "f32"), ("llama", "f16"), ("mixtral", "f32"), ("olmoe", "f16"), ("qwen2_moe", "f16"), ("qwen3_moe", "f16"),
-          ("gpt_oss", "f16"), ("granitemoe", "f32"), ("gemma3", "f32"), ("hunyuan_v1_dense", "f32"), ("hunyuan_v1_moe", "f32"), ("llama4", "f32")]
+          ("gpt_oss", "f16"), ("granitemoe", "f32"), ("qwen2", "f16"), ("phi3", "f32"), ("ministral3", "f32"), ("granite", "f32"), ("deepseek_v2", "f32"),
+          ("deepseek_v2_lite", "f32"), ("glm4_moe", "f16"), ("ernie4_5_moe", "f32"), ("dots1", "f16"), ("minimax_m2", "f16"),
+          ("gemma3", "f32"), ("hunyuan_v1_dense", "f32"), ("hunyuan_v1_moe", "f32"), ("llama4", "f32")]
 ARCHITECTURES = {"llama": "llama", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "qwen3": "qwen3",
-                 "gpt_oss": "gpt-oss", "granitemoe": "granitemoe", "gemma3_text": "gemma3", "hunyuan_v1_dense": "hunyuan-dense",
-                 "hunyuan_v1_moe": "hunyuan-moe", "llama4_text": "llama4"}
+                 "gpt_oss": "gpt-oss", "granitemoe": "granitemoe", "qwen2": "qwen2", "phi3": "phi3", "ministral3": "mistral3", "granite": "granite",
+                 "deepseek_v2": "deepseek2", "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "dots1": "dots1", "minimax_m2": "minimax-m2",
+                 "gemma3_text": "gemma3", "hunyuan_v1_dense": "hunyuan-dense", "hunyuan_v1_moe": "hunyuan-moe", "llama4_text": "llama4"}
+# Architectures in which rows of q and k that rotate together are neighbours.
+NEIGHBOURS = ("llama", "granite", "granitemoe", "mistral3")
 OUTER = {"model.embed_tokens.": "token_embd.", "model.norm.": "output_norm.", "lm_head.": "output."}
 LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
     "block_sparse_moe.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp", "self_attn.qkv_proj": "attn_qkv",
+    "mlp.gate_up_proj": "ffn_up", "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm", "self_attn.kv_b_proj": "attn_kv_b",
     "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm", "mlp.gate.wg": "ffn_gate_inp", "feed_forward.router": "ffn_gate_inp",
     "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
     **{f"mlp.shared_mlp.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
@@ -53,8 +61,21 @@ def folder(path):
     return config, tensors
 
 
+def is_apart(config):
+    """Whether keys and values of latent attention have a tensor each, as in newer files; older ones have one for both."""
+    return config["model_type"] == "deepseek_v2" and bool(config.get("q_lora_rank"))
+
+
 def parted(config, rest, value):
     """Gate and up of experts that a checkpoint stacks, and tensors that GGUF calls otherwise, by their names; none of other tensors."""
+    if rest.endswith("e_score_correction_bias"):
+        return {"exp_probs_b.bias": value.reshape(-1)}
+    if config["model_type"] == "glm4_moe" and rest == "post_attention_layernorm.weight":
+        return {"post_attention_norm.weight": value}
+    if rest == "self_attn.kv_b_proj.weight" and is_apart(config):
+        still = config["qk_nope_head_dim"]
+        heads = value.reshape(config["num_attention_heads"], still + config["v_head_dim"], -1)
+        return {"attn_k_b.weight": heads[:, :still].swapaxes(1, 2), "attn_v_b.weight": heads[:, still:]}
     if config["model_type"] == "granitemoe":
         if rest == "block_sparse_moe.input_linear.weight":
             gate, up = np.split(value, 2, 1)
@@ -105,7 +126,7 @@ def renamed(config, tensors):
             _, expert, which = stem.rsplit(".", 2)
             stacks.setdefault(f"blk.{layer}.ffn_{EXPERTS[which]}_exps.weight", {})[int(expert)] = value
             continue
-        if ARCHITECTURES[config["model_type"]] in ("llama", "granitemoe") and stem.endswith(("q_proj", "k_proj")):
+        if ARCHITECTURES[config["model_type"]] in NEIGHBOURS and stem.endswith(("q_proj", "k_proj")):
             heads = config["num_attention_heads" if stem.endswith("q_proj") else "num_key_value_heads"]
             value = value.reshape(heads, 2, value.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(value.shape)
         out[f"blk.{layer}.{LAYER[stem]}.{ending}"] = value
@@ -117,7 +138,8 @@ def renamed(config, tensors):
 def describe(w, config):
     """Hyperparameters, as llama.cpp's converter writes them."""
     w.add_context_length(config["max_position_embeddings"]); w.add_embedding_length(config["hidden_size"]); w.add_block_count(config["num_hidden_layers"])
-    w.add_feed_forward_length(config.get("intermediate_size_mlp", config["intermediate_size"])); w.add_head_count(config["num_attention_heads"]); w.add_head_count_kv(config["num_key_value_heads"])
+    w.add_feed_forward_length(config.get("intermediate_size_mlp", config["intermediate_size"])); w.add_head_count(config["num_attention_heads"])
+    w.add_head_count_kv(1 if is_apart(config) else config["num_key_value_heads"])
     w.add_layer_norm_rms_eps(config["rms_norm_eps"]); w.add_vocab_size(config["vocab_size"])
     rope = config.get("rope_parameters") or {"rope_theta": config["rope_theta"]}
     # Hunyuan's dynamic scaling is a larger theta.
@@ -136,20 +158,66 @@ def describe(w, config):
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
     if config["model_type"] == "gpt_oss":
         w.add_sliding_window(config["sliding_window"]); w.add_expert_feed_forward_length(config["intermediate_size"])
-    if config["model_type"] == "granitemoe":
+    if config["model_type"] in ("granite", "granitemoe"):
         w.add_attention_scale(config["attention_multiplier"]); w.add_embedding_scale(config["embedding_multiplier"])
         w.add_residual_scale(config["residual_multiplier"]); w.add_logit_scale(config["logits_scaling"])
-    width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    w.add_rope_dimension_count(width)
-    if config.get("head_dim"):
-        w.add_key_length(width); w.add_value_length(width)
-    experts = config.get("num_local_experts") or config.get("num_experts")
+    if "kv_lora_rank" in config:
+        describe_latent(w, config, rope)
+    else:
+        width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        part = rope.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
+        w.add_rope_dimension_count(int(width * part))
+        if config.get("head_dim"):
+            w.add_key_length(width); w.add_value_length(width)
+    if config["model_type"] == "ministral3":
+        w.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"]); w.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+    if config["model_type"] == "phi3":
+        w.add_rope_scaling_orig_ctx_len(config["original_max_position_embeddings"]); w.add_sliding_window(config["sliding_window"] or 0)
+        original = config["original_max_position_embeddings"]
+        w.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(config["max_position_embeddings"] / original) / math.log(original)))
+    describe_experts(w, config)
+
+
+def describe_latent(w, config, rope):
+    """Widths of latent attention: newer files give those of the narrow vector as the widths of a head."""
+    rank, turned, value = config["kv_lora_rank"], config["qk_rope_head_dim"], config["v_head_dim"]
+    whole = config["qk_nope_head_dim"] + turned
+    if config.get("q_lora_rank"):
+        w.add_q_lora_rank(config["q_lora_rank"])
+    w.add_kv_lora_rank(rank); w.add_rope_dimension_count(turned)
+    if is_apart(config):
+        w.add_key_length(rank + turned); w.add_value_length(rank); w.add_key_length_mla(whole); w.add_value_length_mla(value)
+    else:
+        w.add_key_length(whole); w.add_value_length(value)
+    if rope.get("mscale_all_dim"):
+        w.add_rope_scaling_yarn_log_mul(0.1 * rope["mscale_all_dim"])
+
+
+def describe_experts(w, config):
+    """Numbers and widths of experts, and how they are chosen."""
+    names = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+    experts = next((config[name] for name in names if config.get(name)), None)
     if experts:
-        w.add_expert_count(experts); w.add_expert_used_count(config.get("moe_topk") or config["num_experts_per_tok"])
+        w.add_expert_count(experts)
+        w.add_expert_used_count(next(config[name] for name in ("moe_topk", "moe_k", "num_experts_per_tok") if config.get(name)))
     if "moe_intermediate_size" in config:
         w.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if config["model_type"] == "minimax_m2":
+        w.add_expert_feed_forward_length(config["intermediate_size"]); w.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
     if "shared_expert_intermediate_size" in config:
         w.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+    if config["model_type"] == "ernie4_5_moe":
+        w.add_interleave_moe_layer_step(config["moe_layer_interval"]); w.add_leading_dense_block_count(config["moe_layer_start_index"])
+        w.add_expert_shared_count(config["moe_num_shared_experts"])
+    if "first_k_dense_replace" in config:
+        w.add_leading_dense_block_count(config["first_k_dense_replace"]); w.add_expert_shared_count(config["n_shared_experts"])
+        w.add_expert_weights_scale(config["routed_scaling_factor"])
+        sigmoid = config["model_type"] != "deepseek_v2"
+        w.add_expert_gating_func(ExpertGatingFuncType.SIGMOID if sigmoid else ExpertGatingFuncType.SOFTMAX)
+        if sigmoid:
+            w.add_expert_weights_norm(config["norm_topk_prob"])
+        if config.get("n_group"):
+            w.add_expert_group_count(config["n_group"]); w.add_expert_group_used_count(config["topk_group"])
 
 
 def llama3_factors(config, scaling):
@@ -173,8 +241,12 @@ def write(name, config, tensors, types):
     describe(w, config)
     vocabulary(w, config["vocab_size"])
     for scaling in (config.get("rope_scaling"), config.get("rope_parameters")):
-        if scaling and scaling.get("rope_type") == "llama3":
+        kind = (scaling or {}).get("rope_type")
+        if kind == "llama3":
             w.add_tensor("rope_freqs.weight", llama3_factors(config, scaling))
+        if kind == "longrope":
+            for length in ("short", "long"):
+                w.add_tensor(f"rope_factors_{length}.weight", np.array(scaling[f"{length}_factor"], np.float32))
     for key, value in tensors.items():
         kind = types(key) if value.ndim > 1 and not key.endswith("ffn_gate_inp.weight") else T.F32
         if kind not in (T.F32, T.F16):
