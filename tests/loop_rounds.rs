@@ -66,6 +66,7 @@ fn plans() -> Vec<(&'static str, Plans)> {
         .with_groups(Some(routing::Groups {
             count: 8,
             chosen: 4,
+            best: 2,
         }))
         .unwrap();
     let position = routing::HashKey::Position { sequence: 100 };

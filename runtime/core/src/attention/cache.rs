@@ -135,11 +135,6 @@ impl Pages {
         &self.lengths
     }
 
-    /// The most tokens that a sequence may have.
-    pub fn longest(&self) -> usize {
-        self.most * self.page
-    }
-
     /// The number of free pages.
     pub fn free(&self) -> usize {
         self.free.len()

@@ -178,8 +178,6 @@ impl Model {
         };
         let step = cache.step_of(sequences)?;
         let device = tokens.device();
-        let rows = sequences * length;
-        moebius::reduce::check_rows("training", rows, &embedding.device())?;
         let (logits, routing) = moebius::on_workers(&device, || {
             let (x, routing) = self.hidden(tokens, &places, Some((cache, step)))?;
             let [_, width] = x.dims();
@@ -208,6 +206,7 @@ impl Model {
             return Ok(Logits { logits, routing });
         }
         let device = tokens.device();
+        moebius::reduce::check_rows("training", sequences * length, &embedding.device())?;
         let (logits, routing) = moebius::on_workers(&device, || {
             let (x, routing) = self.hidden(tokens, places, cache)?;
             Ok::<_, Error>((self.logits(x)?, routing))

@@ -48,7 +48,6 @@ pub(super) fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {
         },
         out_bias: bias,
         rope: Some(rope),
-        growth: None,
         window: None,
         chunk: None,
         softcap: None,

@@ -87,7 +87,6 @@ pub(super) fn attention(keys: &mut Keys<'_>, theta: f64) -> AttentionSpec {
         },
         out_bias: bias,
         rope: Some(rope(keys, FULL, head_dim, theta)),
-        growth: None,
         window: None,
         chunk: None,
         softcap: None,

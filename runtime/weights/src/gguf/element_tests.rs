@@ -47,7 +47,7 @@ fn digits_of_base_3_are_values() {
     let digit = |at: usize| u32::from((values[at] + 1).cast_unsigned());
     let packed = |first: usize, apart: usize, digits: usize| {
         let all = (0..digits).map(|n| digit(first + n * apart) * 3_u32.pow(4 - n as u32));
-        ((all.sum::<u32>() * 256 + 242) / 243) as u8
+        (all.sum::<u32>() * 256).div_ceil(243) as u8
     };
     let mut block: Vec<u8> = (0..32).map(|j| packed(j, 32, 5)).collect();
     block.extend((0..16).map(|j| packed(160 + j, 16, 5)));

@@ -221,7 +221,7 @@ impl IntegerWeight {
             part.as_ref().is_none_or(|part| part.is(Dtype::I32, shape))
         };
         let fit = fits(&zeros, &of_zeros) && fits(&group_of, &of_columns);
-        fit.then(|| Self {
+        fit.then_some(Self {
             zeros,
             group_of,
             ..self
