@@ -178,7 +178,7 @@ fn in_best_groups(problem: &Problem, key: &dyn Fn(usize) -> f32, available: &[bo
     let size = available.len() / groups.count;
     let strength = |group: usize| -> f32 {
         let members = (group * size..(group + 1) * size).filter(|e| available[*e]);
-        let best = best_of(members, key, 2);
+        let best = best_of(members, key, groups.best);
         if best.is_empty() {
             return f32::NEG_INFINITY;
         }
