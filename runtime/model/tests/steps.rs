@@ -98,7 +98,7 @@ fn steps_give_the_bits_of_the_whole() {
 #[test]
 fn a_cache_that_grows_gives_the_bits_of_the_whole() {
     let device = Device::flex();
-    for folder in folders() {
+    for folder in cached() {
         let model = load(&folder, &device);
         let tokens = tokens(&folder);
         let whole = bits(model.forward(ids(&tokens, 1, &device)).unwrap().logits);

@@ -6,7 +6,7 @@ use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Span, Step};
 use moebius_ops::kv_cache::{BLOCK, Layout};
 use moebius_weights::Unfit;
 
-use super::spec::{AttentionSpec, CacheScales, ModelSpec};
+use super::spec::{AttentionSpec, CacheScales, ModelSpec, check_chunk};
 use crate::error::{Error, NoRoom};
 
 /// Multiple that the width of a head in a cache is padded to.
@@ -25,6 +25,8 @@ pub struct Cache {
     memory: CacheMemory,
     /// Tokens of the longest sequence, once the cache has grown.
     longest: usize,
+    /// Tokens of the smallest chunk in which a layer attends.
+    chunk: Option<usize>,
     device: Device,
 }
 
@@ -73,6 +75,7 @@ impl Cache {
             layers: layers.collect::<Result<_, _>>()?,
             device: device.clone(),
             longest: pages.longest(),
+            chunk: spec.chunk(),
             memory,
             pages,
         })
@@ -95,8 +98,9 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::NoRoom`] if the device's memory doesn't hold the larger cache, and [`Error::Moebius`] for fewer pages, and with the errors of
-    /// [`Pages::grow`] and [`KvCache::grow`]. After an error the cache is as before, unless the device has failed.
+    /// [`Pages::grow`] and [`KvCache::grow`], [`Error::Config`] as [`ModelSpec::check_cached`]. After an error the cache is as before, unless the device has failed.
     pub fn grow(&mut self, pages: usize, longest: usize) -> Result<(), Error> {
+        check_chunk(self.chunk, longest)?;
         let memory = CacheMemory {
             pages: pages as u64,
             ..self.memory

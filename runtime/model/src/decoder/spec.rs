@@ -72,12 +72,25 @@ impl ModelSpec {
     /// # Errors
     /// [`Error::Config`] for sequences that may be longer than a chunk of a layer.
     pub fn check_cached(&self, longest: usize) -> Result<(), Error> {
-        let chunks = self.layers.iter().filter_map(|layer| layer.attention.chunk);
-        let chunk = chunks.min().unwrap_or(usize::MAX);
-        let what = "tokens of a sequence in a cache";
-        let expected = format!("at most {chunk}, the chunk in which layers attend");
-        Error::check(longest <= chunk, what, expected, longest)
+        check_chunk(self.chunk(), longest)
     }
+
+    /// Tokens of the smallest chunk in which a layer attends; `None` for layers without chunks.
+    pub(super) fn chunk(&self) -> Option<usize> {
+        let chunks = self.layers.iter().filter_map(|layer| layer.attention.chunk);
+        chunks.min()
+    }
+}
+
+/// Checks that sequences of `longest` tokens stay within a chunk.
+///
+/// # Errors
+/// [`Error::Config`] for sequences that may be longer.
+pub(super) fn check_chunk(chunk: Option<usize>, longest: usize) -> Result<(), Error> {
+    let chunk = chunk.unwrap_or(usize::MAX);
+    let what = "tokens of a sequence in a cache";
+    let expected = format!("at most {chunk}, the chunk in which layers attend");
+    Error::check(longest <= chunk, what, expected, longest)
 }
 
 impl FeedForwardSpec {
