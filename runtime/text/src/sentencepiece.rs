@@ -37,25 +37,7 @@ pub(crate) fn tokenizer(
     label: &str,
     config: Option<&Value>,
 ) -> Result<(Value, Vec<(String, Value)>), Error> {
-    let model = Model::read(bytes).ok_or_else(|| {
-        let got = if bytes.starts_with(moebius_weights::LFS_POINTER) {
-            "a pointer of Git LFS: `git lfs pull` brings the file"
-        } else {
-            "other bytes"
-        };
-        Error::unfit(label, "a model of SentencePiece", got)
-    })?;
-    // A file without the field has the field's default, which isn't BPE.
-    if model.kind != Some(BPE) || model.table > 0 {
-        let kind = model.kind.unwrap_or(NORMAL);
-        let got = format!("model_type {kind} with a table of {} bytes", model.table);
-        return Err(Error::unfit(label, ADVICE, got));
-    }
-    let distinct: HashSet<&String> = model.pieces.iter().collect();
-    if distinct.len() < model.pieces.len() {
-        let got = format!("{} of {}", distinct.len(), model.pieces.len());
-        return Err(Error::unfit(label, "different pieces", got));
-    }
+    let model = checked(bytes, label)?;
     let piece = |id: Option<u32>| model.pieces.get(usize::try_from(id?).ok()?);
     let [unknown, bos, eos] = model.ids.map(|id| {
         let id = id.and_then(|id| u32::try_from(id).ok());
@@ -94,6 +76,30 @@ pub(crate) fn tokenizer(
         json["pre_tokenizer"] = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false});
     }
     Ok((json, named))
+}
+
+/// The model of a file whose pieces differ and are made by BPE.
+fn checked(bytes: &[u8], label: &str) -> Result<Model, Error> {
+    let model = Model::read(bytes).ok_or_else(|| {
+        let got = if bytes.starts_with(moebius_weights::LFS_POINTER) {
+            "a pointer of Git LFS: `git lfs pull` brings the file"
+        } else {
+            "other bytes"
+        };
+        Error::unfit(label, "a model of SentencePiece", got)
+    })?;
+    // A file without the field has the field's default, which isn't BPE.
+    if model.kind != Some(BPE) || model.table > 0 {
+        let kind = model.kind.unwrap_or(NORMAL);
+        let got = format!("model_type {kind} with a table of {} bytes", model.table);
+        return Err(Error::unfit(label, ADVICE, got));
+    }
+    let distinct: HashSet<&String> = model.pieces.iter().collect();
+    if distinct.len() < model.pieces.len() {
+        let got = format!("{} of {}", distinct.len(), model.pieces.len());
+        return Err(Error::unfit(label, "different pieces", got));
+    }
+    Ok(model)
 }
 
 impl Model {
