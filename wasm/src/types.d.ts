@@ -380,8 +380,8 @@ export interface GenerateOptions extends RunOptions {
   /** A conversation to answer, with the model's own chat template. */
   messages?: ChatMessage[];
   /**
-   * Whether names of special tokens in the prompt or the messages, such as `<|im_end|>`, stand for these tokens, as they
-   * do by default. If not, they stand for their characters; what the chat template writes stays special.
+   * Whether names of special tokens in the prompt or the messages, such as `<|im_end|>`, stand for these tokens, as
+   * they do by default. If not, they stand for their characters; what the chat template writes stays special.
    */
   special?: boolean;
   /** Largest number of tokens to write, 128 by default. */

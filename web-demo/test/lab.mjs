@@ -31,8 +31,8 @@ export function caseNames() {
 }
 
 /**
- * Whether a case computes in a dtype that a device may lack, and may then refuse with the code `unsupported`. Every other
- * case must pass everywhere.
+ * Whether a case computes in a dtype that a device may lack, and may then refuse with the code `unsupported`. Every
+ * other case must pass everywhere.
  * @param {string} name
  */
 export function mayBeRefused(name) {

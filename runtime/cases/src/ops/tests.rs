@@ -138,7 +138,7 @@ fn options_of_a_route_are_whole_and_sound() {
     let best = r#""groups":{"count":2,"chosen":1,"best":3}"#;
     for (params, said) in [
         (with(r#""groups":{"count":2}"#), "missing field `chosen`"),
-        (with(best), "unknown field `best`"),
+        (with(best), "best keys of a group: expected 1 or 2, got 3"),
         (with(r#""groups":{"count":3,"chosen":1}"#), "groups"),
         (with(r#""scale":"2""#), "invalid type"),
         (r#"{"kind":"topk"}"#.to_owned(), "missing field `top_k`"),
