@@ -14,6 +14,7 @@ use safetensors::Dtype;
 use serde_json::Value;
 
 use crate::error::WeightsError;
+use crate::header::byte_size;
 use crate::source::TensorInfo;
 use bitsandbytes::{Bytes, Table};
 use fours::Fours;
@@ -99,7 +100,7 @@ pub(crate) fn find(
 ) -> Result<Found, WeightsError> {
     let (mut found, mut parts) = (BTreeMap::new(), Vec::new());
     let declared = Declared::of(config);
-    for name in tensors.keys() {
+    for (name, info) in tensors {
         let state = bitsandbytes::STATES
             .iter()
             .find_map(|state| name.strip_suffix(state));
@@ -119,6 +120,13 @@ pub(crate) fn find(
             _ => None,
         };
         if let Some(weight) = weight {
+            // A code of few bits has more values than bytes, so the size is checked again.
+            if byte_size(Dtype::F32, &weight.shape).is_none() {
+                let (name, info) = (name.clone(), info.clone());
+                let part = Part { name, info };
+                let got = format!("{:?}", weight.shape);
+                return Err(read.unfit(&part, "codes of a weight whose size fits", &got));
+            }
             let names = ENDINGS.iter().filter_map(|ending| of.get(ending));
             parts.extend(names.map(|part| part.name));
             found.insert(format!("{layer}.weight"), weight);
@@ -161,11 +169,7 @@ fn words(
     of: Parts<'_>,
     read: &dyn ReadParts,
 ) -> Result<PackedWeight, WeightsError> {
-    let weight = declared.words(of).map(|weight| PackedWeight {
-        shape: weight.shape.to_vec(),
-        file: weight.codes.info.file,
-        layout: Layout::Integers(weight),
-    });
+    let weight = declared.words(of).map(of_integers);
     let expected = "words with 2, 3, 4 or 8 bits of GPTQ, or 4 of AWQ (version gemm), and scales and zeros that fit them";
     or_refused(weight, of, ["qweight", "scales"], (expected, read))
 }
@@ -175,11 +179,7 @@ fn packed(
     of: Parts<'_>,
     read: &dyn ReadParts,
 ) -> Result<PackedWeight, WeightsError> {
-    let integers = declared.packed(of).map(|weight| PackedWeight {
-        shape: weight.shape.to_vec(),
-        file: weight.codes.info.file,
-        layout: Layout::Integers(weight),
-    });
+    let integers = declared.packed(of).map(of_integers);
     let weight = integers.or_else(|| of_fours(Fours::compressed(of)?));
     let expected = "words (I32) with 2, 4 or 8 bits of compressed-tensors, or its NVFP4 or MXFP4 (U8), and scales that fit them";
     or_refused(
@@ -188,6 +188,14 @@ fn packed(
         ["weight_packed", "weight_scale"],
         (expected, read),
     )
+}
+
+fn of_integers(weight: IntegerWeight) -> PackedWeight {
+    PackedWeight {
+        shape: weight.shape.to_vec(),
+        file: weight.codes.info.file,
+        layout: Layout::Integers(weight),
+    }
 }
 
 fn of_fours(weight: Fours) -> Option<PackedWeight> {
@@ -227,14 +235,7 @@ fn plain(
                 layout,
             }))
         }
-        Dtype::I8 => {
-            let weight = integers::whole_bytes(of);
-            Ok(weight.map(|weight| PackedWeight {
-                shape: weight.shape.to_vec(),
-                file,
-                layout: Layout::Integers(weight),
-            }))
-        }
+        Dtype::I8 => Ok(integers::whole_bytes(of).map(of_integers)),
         Dtype::U8 if of.get("weight_scale_2").is_some() => {
             let weight = Fours::modelopt(of).and_then(of_fours);
             let expected = "NVFP4 of ModelOpt: U8 codes, F8_E4M3 scales, and one F32 scale of all";

@@ -230,6 +230,19 @@ fn words_of_mlx_are_scaled_and_moved() {
     is(&three, config, &[1, 32], &expected);
 }
 
+/// Extents that fit 64 bits as words, and not as the values of the words' codes.
+#[test]
+fn weights_whose_size_overflows_are_refused() {
+    let [rows, words_of_row, groups] = [1 << 33, 1 << 30, 1 << 27];
+    let tensors = [
+        words("x.weight", Dtype::U32, &[rows, 0, words_of_row], &[]),
+        f32s("x.scales", &[rows, 0, groups], &[]),
+        f32s("x.biases", &[rows, 0, groups], &[]),
+    ];
+    let shape = format!("[{rows}, 0, {}]", 64 * groups);
+    refused(&tensors, &["x.weight", "whose size fits", &shape]);
+}
+
 /// The same words as in MLX, with a stored zero of 2, which stands for 3.
 #[test]
 fn codes_of_gptq_may_cross_words() {
