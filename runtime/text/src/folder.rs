@@ -1,6 +1,6 @@
 //! The tokenizer of a Hugging Face folder, with what the files beside `tokenizer.json` say about it, as `transformers` 5 takes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -152,21 +152,23 @@ fn add_tokens(json: &mut Value, files: &Files, named: &[(String, Value)]) -> Res
         Some(decoder) => decoded(decoder, &files.label(CONFIG))?,
         None => legacy(files, &special)?,
     };
-    for (id, token) in listed {
-        let same = known
-            .iter_mut()
-            .find(|old| old["content"] == token["content"]);
-        match same {
-            Some(old) => {
-                let was_special = old["special"] == json!(true);
-                let id = old["id"].clone();
+    // Some files list thousands of tokens. Of tokens with the same text the first counts.
+    let numbered = known.iter().enumerate().rev();
+    let texts = numbered.filter_map(|(at, old)| Some((old["content"].as_str()?.to_owned(), at)));
+    let mut places: HashMap<String, usize> = texts.collect();
+    for (id, mut token) in listed {
+        let text = content(&token).unwrap_or_default().to_owned();
+        match places.get(&text) {
+            Some(&at) => {
+                let old = &mut known[at];
+                let either = old["special"] == json!(true) || token["special"] == json!(true);
+                token["special"] = json!(either);
+                token["id"] = old["id"].clone();
                 *old = token;
-                old["id"] = id;
-                old["special"] = json!(was_special || old["special"] == json!(true));
             }
             None => {
-                let mut token = token;
                 token["id"] = json!(id);
+                places.insert(text, known.len());
                 known.push(token);
             }
         }
@@ -175,12 +177,13 @@ fn add_tokens(json: &mut Value, files: &Files, named: &[(String, Value)]) -> Res
         let Some(text) = content(&token).filter(|text| !text.is_empty()) else {
             continue;
         };
-        match known.iter_mut().find(|old| old["content"] == text) {
-            Some(old) => old["special"] = json!(true),
+        match places.get(text) {
+            Some(&at) => known[at]["special"] = json!(true),
             None => {
                 let mut given = token.as_object().cloned().unwrap_or_default();
                 given.insert("content".to_owned(), json!(text));
                 given.insert("special".to_owned(), json!(true));
+                places.insert(text.to_owned(), known.len());
                 known.push(whole(&given));
             }
         }
