@@ -444,8 +444,9 @@ impl Halves {
             let [k, v] = [&k, &v].map(|x| of(x, &part.keys));
             attend.forward(of(&q, &part.queries), k, v)
         };
-        let [first, second] = self.parts.each_ref().map(half);
-        let (first, second) = (first?, second?);
+        let [first, second] = &self.parts;
+        // Where the first half is refused, the second isn't tried: halves of halves of both would be very many.
+        let (first, second) = (half(first)?, half(second)?);
         match self.axis {
             Axis::Queries => Ok(Attended {
                 o: Tensor::cat(vec![first.o, second.o], 2),
