@@ -98,7 +98,8 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::NoRoom`] if the device's memory doesn't hold the larger cache, and [`Error::Moebius`] for fewer pages, and with the errors of
-    /// [`Pages::grow`] and [`KvCache::grow`], [`Error::Config`] as [`ModelSpec::check_cached`]. After an error the cache is as before, unless the device has failed.
+    /// [`Pages::grow`] and [`KvCache::grow`], [`Error::Config`] as [`ModelSpec::check_cached`]. After an error the cache is as before, unless
+    /// the device has failed.
     pub fn grow(&mut self, pages: usize, longest: usize) -> Result<(), Error> {
         check_chunk(self.chunk, longest)?;
         let memory = CacheMemory {
@@ -233,10 +234,15 @@ impl CacheMemory {
                 });
             }
         }
-        match moebius::memory_free(device) {
+        let fits = || match moebius::memory_free(device) {
             Some(free) => self.check_within(free, now, beside),
             None => Ok(()),
-        }
+        };
+        // What a device's pools keep without use counts as taken until they give it back.
+        fits().or_else(|refused| match moebius::release_memory(device) {
+            Ok(()) => fits(),
+            Err(_) => Err(refused),
+        })
     }
 
     /// Checks that this cache and `beside` bytes more fit into `free` bytes, where `now` of the pages are there already. While a layer's
@@ -305,8 +311,8 @@ impl LayerCache<'_> {
     }
 }
 
-/// Keys or values over a scale, as codes of E4M3 will hold them: up to 448, and in steps of 2⁻⁹ below 2⁻⁶. The cache divides by a power of two
-/// of its own, which is at most 1 then, and so rounds as if that were 1.
+/// Keys or values over a scale, as codes of E4M3 will hold them: up to 448, and in steps of 2⁻⁹ below 2⁻⁶. The power of two that the cache
+/// divides them by is at most 1 then, and changes no rounding.
 fn divided(heads: Tensor<4>, scale: f32) -> Tensor<4> {
     const LARGEST: f32 = 448.0;
     const SMALLEST: f32 = 0.015_625;
