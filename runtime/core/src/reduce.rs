@@ -48,10 +48,10 @@ pub fn max_dim<const D: usize>(x: Tensor<D>, dim: usize) -> Tensor<D> {
 
 /// Computes the sum of all elements \[1\], as Burn's `sum` does.
 pub fn sum<const D: usize>(x: Tensor<D>) -> Tensor<1> {
-    if longest(&x.device()).is_none() {
+    let elements = x.shape().num_elements();
+    if longest(&x.device()).is_none_or(|most| elements <= most) {
         return x.sum();
     }
-    let elements = x.shape().num_elements();
     sum_dim(x.reshape([1, elements]), 1).reshape([1])
 }
 
