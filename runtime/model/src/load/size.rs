@@ -19,7 +19,7 @@ pub(super) fn loaded_bytes(plan: &Plan, device: &Device, options: LoadOptions) -
 /// Bytes of the weights of one place: codes and scales where it keeps codes or gets some, else values.
 fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) -> u64 {
     let [stack, rows, columns] = slot.extents(&target.shape);
-    let values = stack * rows * columns;
+    let values = (stack * rows * columns) as u64;
     let in_f32 = options.dtype == DType::F32;
     let stored = common_scheme(&target.pieces, [rows, columns]).filter(|_| options.keep_fp8);
     let scheme = stored.or(options.round.map(Fp8Scheme::from));
@@ -29,14 +29,14 @@ fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) 
             ScaleType::F32 => 4,
             ScaleType::E8M0 => 1,
         };
-        return (values + stack * down * across * bytes_of_scale) as u64;
+        return values + (stack * down * across) as u64 * bytes_of_scale;
     }
     let narrow = options.narrow_embedding
         && matches!(slot, Slot::Embedding | Slot::Head)
         && in_f32
         && takes_half_weights(device);
     let dtype = if narrow { DType::BF16 } else { options.dtype };
-    (values * dtype.size()) as u64
+    values * dtype.size() as u64
 }
 
 #[cfg(test)]
