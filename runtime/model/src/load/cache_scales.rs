@@ -11,6 +11,21 @@ const KEYS: [&str; 3] = ["k_scale", "k_proj.k_scale", "k_proj.output_scale"];
 const VALUES: [&str; 3] = ["v_scale", "v_proj.v_scale", "v_proj.output_scale"];
 const BOTH: [&str; 1] = ["kv_scale"];
 
+/// Names of scales of queries, which no cache keeps.
+const QUERIES: [&str; 2] = ["q_scale", "q_proj.output_scale"];
+
+/// Whether a tensor of this name is a scale of a layer's attention, read or not.
+pub(super) fn is_scale(name: &str) -> bool {
+    let within = name.strip_prefix("model.layers.");
+    let within = within.and_then(|rest| rest.split_once(".self_attn."));
+    within.is_some_and(|(layer, name)| {
+        let named = [&KEYS[..], &VALUES, &BOTH, &QUERIES]
+            .concat()
+            .contains(&name);
+        named && layer.parse::<usize>().is_ok()
+    })
+}
+
 /// Reads the scales of all layers; empty where no layer has any, and scales that aren't numbers are added to `faults`.
 ///
 /// As in vLLM, a scale that isn't positive is none, and one for keys or values alone is that of both. Scales of single heads are left out, and

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use moebius_weights::{Reader, StoredFp8, Unfit, WeightsError, quoted};
 
+use super::cache_scales::is_scale;
 use super::checkpoint::Checkpoint;
 use crate::decoder::{AttentionSpec, ModelSpec, Place, Projection, Slot};
 use crate::error::Misfits;
@@ -315,16 +316,6 @@ const LEFTOVERS: &[&str] = &[
     "model.layers.{l}.self_attn.rotary_emb.inv_freq",
     "model.layers.{l}.self_attn.rotary_emb.cos_cached",
     "model.layers.{l}.self_attn.rotary_emb.sin_cached",
-    // Scales of an FP8 cache, in the layouts of llm-compressor, AutoFP8, ModelOpt and older vLLM.
-    "model.layers.{l}.self_attn.k_scale",
-    "model.layers.{l}.self_attn.v_scale",
-    "model.layers.{l}.self_attn.q_scale",
-    "model.layers.{l}.self_attn.kv_scale",
-    "model.layers.{l}.self_attn.q_proj.output_scale",
-    "model.layers.{l}.self_attn.k_proj.output_scale",
-    "model.layers.{l}.self_attn.v_proj.output_scale",
-    "model.layers.{l}.self_attn.k_proj.k_scale",
-    "model.layers.{l}.self_attn.v_proj.v_scale",
     // Value head of models trained by reinforcement learning.
     "v_head.summary.weight",
     "v_head.summary.bias",
@@ -358,7 +349,7 @@ pub(super) fn names_of_a_tied_head(
     (!stored).then_some([head, embedding])
 }
 
-/// Whether a tensor of this name has no effect on the computation.
+/// Whether a tensor of this name goes to no place of the model, and may be there all the same.
 fn is_ignored(name: &str, family: &Family, spec: &ModelSpec) -> bool {
     let mut patterns = LEFTOVERS.iter().chain(family.ignored);
     let listed = patterns.any(|pattern| fits(name, pattern));
@@ -370,7 +361,7 @@ fn is_ignored(name: &str, family: &Family, spec: &ModelSpec) -> bool {
             .any(|rule| rule.from == name);
     let layer = name.split('.').find_map(|part| part.parse::<usize>().ok());
     let behind = family.extra == Extra::Layers && layer.is_some_and(|at| at >= spec.layers.len());
-    listed || head || behind
+    listed || head || behind || is_scale(name)
 }
 
 /// Whether a name matches the pattern, with a number in place of `{l}`, or any ending in place of `*`.
