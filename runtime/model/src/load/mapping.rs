@@ -13,6 +13,9 @@ use crate::families::{Described, Extra, Family, Form, Part, Rule};
 /// Number of 4-bit codes that share a scale.
 pub(super) const MXFP4_BLOCK: usize = 32;
 
+/// Number of names that a layout may require of a checkpoint with fewer tensors: more than published models have.
+const MOST_NAMES: usize = 1 << 18;
+
 /// Mapping of every tensor of a checkpoint to a place of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -184,9 +187,13 @@ fn unreadable(name: &str, error: impl ToString) -> Unfit {
     Unfit::new(quoted(name), expected, error.to_string())
 }
 
-/// The required tensors of the layout of which the checkpoint lacks the fewest.
+/// The required tensors of the layout of which the checkpoint lacks the fewest. Layouts with far more tensors than the checkpoint has are left
+/// out, so that no configuration of a few bytes asks for millions of names.
 fn best_layout(reader: Checkpoint<'_>, family: &Family, spec: &ModelSpec) -> Vec<Wanted> {
-    let all = family.layouts.iter().map(|rules| expand(rules, spec));
+    let most = reader.names().len().max(MOST_NAMES);
+    let layouts = family.layouts.iter();
+    let layouts = layouts.filter(|rules| required(rules, spec) <= most);
+    let all = layouts.map(|rules| expand(rules, spec));
     let lacks = |wanted: &Vec<Wanted>| {
         let names = wanted.iter().map(|one| &one.piece.name);
         names.filter(|name| reader.get(name).is_none()).count()
@@ -194,16 +201,31 @@ fn best_layout(reader: Checkpoint<'_>, family: &Family, spec: &ModelSpec) -> Vec
     all.min_by_key(lacks).unwrap_or_default()
 }
 
+/// The number of tensors that rules require, without their names.
+fn required(rules: &[&[Rule]], spec: &ModelSpec) -> usize {
+    let of = |rule: &Rule, layer: usize| match rule.to.shape(spec, layer) {
+        Some(shape) if rule.from.contains("{e}") => rule.to.extents(&shape)[0],
+        shape => usize::from(shape.is_some()),
+    };
+    let rules = rules.iter().copied().flatten();
+    let counts = rules.flat_map(|rule| (0..layers_of(rule, spec)).map(move |at| of(rule, at)));
+    counts.sum()
+}
+
+/// The number of layers that have tensors of a rule; 1 for a tensor outside of the layers.
+fn layers_of(rule: &Rule, spec: &ModelSpec) -> usize {
+    if rule.to.is_of_layer() {
+        spec.layers.len()
+    } else {
+        1
+    }
+}
+
 /// All tensors that rules require, for the places that the model has.
 pub(crate) fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for rule in rules.iter().copied().flatten() {
-        let layers = if rule.to.is_of_layer() {
-            spec.layers.len()
-        } else {
-            1
-        };
-        for layer in 0..layers {
+        for layer in 0..layers_of(rule, spec) {
             let Some(shape) = rule.to.shape(spec, layer) else {
                 continue;
             };

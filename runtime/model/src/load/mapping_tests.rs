@@ -135,6 +135,18 @@ fn rows_of_q_k_and_v_may_be_in_one_tensor() {
     assert_eq!(misfits.missing, [name]);
 }
 
+/// 512 layers of 2048 experts have 3 million matrices, if each has a tensor of its own.
+#[test]
+fn names_are_made_for_no_more_experts_than_files_have() {
+    let mut many = config("mixtral");
+    many["num_hidden_layers"] = Value::from(512);
+    many["num_local_experts"] = Value::from(2048);
+    let misfits = Plan::new(&reader(&Tensors::new()), describe(&many).unwrap()).unwrap_err();
+    let last = "model.layers.511.mlp.experts.gate_up_proj";
+    assert!(misfits.missing.iter().any(|name| name == last));
+    assert!(misfits.missing.len() < 1 << 13, "{}", misfits.missing.len());
+}
+
 #[test]
 fn tensors_of_other_parts_are_skipped() {
     let mut tensors = complete("mistral3", 0);
