@@ -13,7 +13,8 @@ const ADVICE: &str = "a BPE model without a normalization of its own; AutoTokeni
 
 /// Kind of a piece: a character or several.
 const NORMAL: u64 = 1;
-/// Value of `model_type` of byte-pair encoding.
+/// Values of `model_type`: unigrams, which a file without the field has, and byte-pair encoding.
+const UNIGRAM: u64 = 1;
 const BPE: u64 = 2;
 
 /// What a model file says.
@@ -88,9 +89,8 @@ fn checked(bytes: &[u8], label: &str) -> Result<Model, Error> {
         };
         Error::unfit(label, "a model of SentencePiece", got)
     })?;
-    // A file without the field has the field's default, which isn't BPE.
-    if model.kind != Some(BPE) || model.table > 0 {
-        let kind = model.kind.unwrap_or(NORMAL);
+    let kind = model.kind.unwrap_or(UNIGRAM);
+    if kind != BPE || model.table > 0 {
         let got = format!("model_type {kind} with a table of {} bytes", model.table);
         return Err(Error::unfit(label, ADVICE, got));
     }

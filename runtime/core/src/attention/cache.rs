@@ -296,7 +296,7 @@ fn check_pool([pages, tokens]: [usize; 2], most: usize) -> Result<(), Mismatch> 
 /// ```
 #[derive(Clone, Debug)]
 pub struct KvCache {
-    /// The pool; `None` only while tokens are appended.
+    /// The pool; `None` only while tokens are appended, or pages are added.
     pool: Option<Tensor<2, Int>>,
     layout: Layout,
     device: Device,

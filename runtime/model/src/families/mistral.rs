@@ -44,7 +44,7 @@ fn ministral3(keys: &mut Keys<'_>) -> ModelSpec {
 fn temperature(keys: &mut Keys<'_>) -> Option<Temperature> {
     let names = ["rope_parameters", "rope_scaling"];
     let Some(rope) = names.iter().find_map(|name| keys.get(name)) else {
-        // What transformers takes then is an object, and no published configuration leaves it out.
+        // The key is null: one that is left out has the family's default.
         keys.lack("rope_parameters", "an object", "none");
         return None;
     };

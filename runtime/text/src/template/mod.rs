@@ -81,6 +81,7 @@ impl ChatTemplate {
         let changed = operands::with_filters(&text);
         let added = guarded(|| {
             let added = environment.add_template_owned(name.to_owned(), changed);
+            // An error is that of the template as it was written.
             added.or_else(|_| environment.add_template_owned(name.to_owned(), text))
         });
         let added = added.map_err(|why| panicked(name, why))?;

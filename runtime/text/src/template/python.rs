@@ -1,4 +1,4 @@
-//! Adaptations of this Jinja engine to Python's: how values are printed, two tests, and the function `raise_exception`.
+//! Adaptations of this Jinja engine to Python's: how values are printed, three tests, and the function `raise_exception`.
 //!
 //! Differences that remain: `is sequence` is true for what `items`, `keys` and `values` give; integers beyond 128 bits are errors; text
 //! marked by the filter `safe` doesn't escape what is added to it.
