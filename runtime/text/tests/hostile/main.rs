@@ -35,7 +35,7 @@ fn arbitrary_bytes_are_read_or_refused() {
 }
 
 #[test]
-fn some_changes_are_read_or_refused() {
+fn arbitrary_changes_are_read_or_refused() {
     let files = ["byte_level", "byte_fallback", "word_piece"].map(fixture);
     proptest!(|(file in 0_usize..3, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4))| {
         let mut bytes = files[file].clone();
@@ -70,7 +70,7 @@ fn model_file() -> Vec<u8> {
 }
 
 #[test]
-fn some_changes_of_a_model_file_are_read_or_refused() {
+fn arbitrary_changes_of_a_model_file_are_read_or_refused() {
     let model = model_file();
     any_model(&model).unwrap();
     proptest!(|(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), cut in any::<prop::sample::Index>())| {
@@ -84,9 +84,9 @@ fn some_changes_of_a_model_file_are_read_or_refused() {
     });
 }
 
-/// Any values of the settings beside a tokenizer give a tokenizer or an error.
+/// Settings of any kind beside a tokenizer give a tokenizer or an error.
 #[test]
-fn some_settings_are_read_or_refused() {
+fn arbitrary_settings_are_read_or_refused() {
     let keys = [
         "added_tokens_decoder",
         "additional_special_tokens",
@@ -126,7 +126,7 @@ fn some_settings_are_read_or_refused() {
 
 /// Replaces a value anywhere in the file by another one.
 #[test]
-fn some_values_are_read_or_refused() {
+fn arbitrary_values_are_read_or_refused() {
     let files = ["byte_level", "byte_fallback", "word_piece"]
         .map(|name| -> Value { serde_json::from_slice(&fixture(name)).unwrap() });
     let values = [
