@@ -28,3 +28,19 @@ fn json_is_taken_before_and_after_the_command() {
         assert!(Cli::try_parse_from(line).is_ok_and(|c| c.json));
     }
 }
+
+#[test]
+fn every_family_is_in_the_help_and_the_documentation() {
+    let command = Cli::command();
+    let generate = command.find_subcommand("generate");
+    let help = generate.and_then(|generate| generate.get_after_help());
+    let help = help.map(ToString::to_string).unwrap_or_default();
+    for text in [help.as_str(), include_str!("../../../../docs/models.md")] {
+        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        let words: Vec<&str> = words.collect();
+        for family in moebius_model::families::FAMILIES {
+            let name = family.name.trim_end_matches("_text");
+            assert!(words.contains(&name), "{name}");
+        }
+    }
+}
