@@ -141,7 +141,7 @@ pub const KV_CACHE: &[Case] = cases! {
 
 /// Cases of Burn's own modules on our kernels.
 pub const NN: &[Case] = cases! {
-    nn: linear, many_rows, attention, empty, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
+    nn: linear, many_rows, long_axes, attention, empty, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
 };
 
 /// Cases of mixture-of-experts layers, their routers and their losses.

@@ -4,9 +4,9 @@ use crate::harness::assert_refused;
 use crate::tensors::{dtype, floats, typed};
 use burn::module::Param;
 use burn::nn::RmsNormConfig;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use moebius::nn::Pairs;
-use moebius::{Error, ErrorKind, nn};
+use moebius::{Error, ErrorKind, nn, reduce};
 use moebius_ops::Element;
 use moebius_ops::permute;
 use moebius_ops::segment_attention::{
@@ -39,6 +39,38 @@ impl<const D: usize> Operand<D> {
 /// Checks the gradients of more rows than Mesa's software adapter lets a loop have rounds.
 pub(crate) fn many_rows(target: &Target) {
     linear_of(target, [65_600, 2, 4], true, Element::F32);
+}
+
+/// Checks reductions along more elements than Mesa's software adapter lets a loop have rounds, of rows and of columns.
+pub(crate) fn long_axes(target: &Target) {
+    const LEN: usize = 70_001;
+    let values: Vec<f32> = Rng::new(9).vec(2 * LEN, 1.0);
+    let values: Vec<f32> = values.into_iter().map(f32::abs).collect();
+    let host = exact(&values);
+    let rows = || host.chunks(LEN);
+    let sums: Vec<f64> = rows().map(|row| row.iter().sum()).collect();
+    let means: Vec<f64> = sums.iter().map(|sum| sum / LEN as f64).collect();
+    let most = |row: &[f64]| row.iter().copied().fold(0.0, f64::max);
+    let most: Vec<f64> = rows().map(most).collect();
+    let logs = |row: &[f64]| -> Vec<f64> {
+        let total = row.iter().map(|x| x.exp()).sum::<f64>().ln();
+        row.iter().map(|x| x - total).collect()
+    };
+    let logs: Vec<f64> = rows().flat_map(logs).collect();
+    let x: Tensor<2> = typed(&values, [2, LEN], DType::F32, &target.burn());
+    let close = |what: &str, got: Tensor<2>, want: &[f64]| {
+        assert_close(what, &floats(got), want, 1e-3);
+    };
+    for (dim, x) in [(1, x.clone()), (0, x.clone().transpose())] {
+        close("sum", reduce::sum_dim(x.clone(), dim), &sums);
+        close("mean", reduce::mean_dim(x.clone(), dim), &means);
+        close("max", reduce::max_dim(x.clone(), dim), &most);
+        let got = reduce::log_softmax(x, dim);
+        let got = if dim == 0 { got.transpose() } else { got };
+        close("log_softmax", got, &logs);
+    }
+    let all = floats(reduce::sum(x));
+    assert_close("sum of all", &all, &[sums[0] + sums[1]], 1e-3);
 }
 
 /// Checks y, dx, dW and db for x \[t,k\], W \[n,k\] and b \[n\].
