@@ -339,6 +339,18 @@ fn a_server_without_ranges_sends_all_again() {
 }
 
 #[test]
+fn a_server_that_comes_no_further_is_given_up() {
+    let (home, sent) = (Home::new(), AtomicUsize::new(0));
+    // Without ranges each answer begins anew, and every other one gets further than the one before it, but none than the first.
+    let server = with_weights(move |_, weights| {
+        let cut = [300_000, 200_000][sent.fetch_add(1, Ordering::SeqCst) % 2];
+        Answer::status(200).with_body(weights).cut_at(cut)
+    });
+    home.refused(&server, &["expected 700000 bytes, got 200000"]);
+    assert_eq!(server.requests("/cdn/").len(), 6, "one and five repeats");
+}
+
+#[test]
 fn another_hash_is_refused() {
     let (hub, home) = (tiny(), Home::new());
     let other = content(700_000, 9);

@@ -105,16 +105,16 @@ impl Download<'_> {
         Ok(Held::Downloaded)
     }
 
-    /// Writes the rest of a file. As often as a connection breaks off the file is gone on with, unless several in a row bring nothing.
+    /// Writes the rest of a file. As often as a connection breaks off the file is gone on with, unless several in a row come no further than
+    /// those before.
     fn fill(&self, part: &mut Part<'_>, file: &Remote, at: &dyn Fn(u64)) -> Result<(), HubError> {
-        let mut failures = 0;
+        let (mut failures, mut furthest) = (0, part.at);
         while part.at < file.size {
-            let before = part.at;
             let Some(reason) = self.more(part, file, at)? else {
                 continue;
             };
-            if part.at > before {
-                failures = 0;
+            if part.at > furthest {
+                (failures, furthest) = (0, part.at);
             }
             let Some(&pause) = PAUSES.get(failures) else {
                 return Err(HubError::BrokenOff {
