@@ -41,7 +41,7 @@ pub enum Error {
 /// Weights, or a cache of keys and values, that a device's memory doesn't hold; found before anything of that size is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "memory for weights and cache: expected at most the {free} bytes that the device has free for them, got {needed} bytes that are needed; {tokens} tokens would fit"
+    "memory for weights and cache: expected at most the {free} bytes that the device has for them, got {needed} bytes that are needed; {tokens} tokens would fit"
 )]
 pub struct NoRoom {
     /// Bytes that are needed, in all or for a cache's growth.

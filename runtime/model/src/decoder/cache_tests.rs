@@ -65,7 +65,7 @@ fn what_is_free_must_hold_the_pages_and_their_making() {
     let weights = CacheMemory::default();
     assert_eq!(weights.check_within(10, 0, 10), Ok(()));
     let error = weights.check_within(9, 0, 10).unwrap_err();
-    let said = "memory for weights and cache: expected at most the 9 bytes that the device has free for them, got 10 bytes that are needed; \
+    let said = "memory for weights and cache: expected at most the 9 bytes that the device has for them, got 10 bytes that are needed; \
                 0 tokens would fit";
     assert_eq!(error.to_string(), said);
 }
