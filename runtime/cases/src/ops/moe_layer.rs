@@ -9,7 +9,7 @@
 //! [E] is added to sigmoid scores for the choice of experts but not for their weights (f32, and it doesn't learn); `expert_mask` [E] is true
 //! for the available experts, which share the capacity of all.
 //!
-//! Parameters beyond the four: `score`, `softmax_after_topk`, `groups` {count, chosen} and `scale` as in `route`; `capacity_factor` and
+//! Parameters beyond the four: `score`, `softmax_after_topk`, `groups` and `scale` as in `route`; `capacity_factor` and
 //! `min_capacity`; `compute`, the dtype of all inputs but the selection bias; `expert_dropout`, `activation_dropout`, `router_dropout` and
 //! `router_noise_std`, which act in training only: a forward pass gives what it gives without them, and a backward pass takes only 0.
 
