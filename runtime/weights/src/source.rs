@@ -101,8 +101,11 @@ impl ReadAt for Joined {
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let (mut at, mut out) = (at, out);
         for part in &self.0 {
+            if out.is_empty() {
+                break;
+            }
             let size = part.size();
-            if at < size && !out.is_empty() {
+            if at < size {
                 let here = out
                     .len()
                     .min(usize::try_from(size - at).unwrap_or(usize::MAX));

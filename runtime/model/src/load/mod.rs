@@ -357,8 +357,12 @@ fn without_config(reader: &Reader) -> Misfits {
 fn unread_method(quantization: &Value) -> Option<Unfit> {
     let method = quantization["quant_method"].as_str()?;
     let packing = quantization["packing_format"].as_str().unwrap_or_default();
-    // AutoRound has codes in the layouts of GPTQ and AWQ, and in one of its own.
-    let own = method == "auto-round" && !(packing.contains("gptq") || packing.contains("awq"));
+    // AutoRound has integers in the layouts of GPTQ and AWQ, with or without their names, and other codes in layouts of its own.
+    let kind = quantization["data_type"].as_str().unwrap_or("int");
+    let inputs = quantization["act_bits"].as_u64().unwrap_or(16);
+    let plain = packing == "auto_round" && kind == "int" && inputs >= 16;
+    let own = !(plain || packing.contains("gptq") || packing.contains("awq"));
+    let own = method == "auto-round" && own;
     if METHODS.contains(&method) && !own {
         return None;
     }

@@ -7,10 +7,13 @@
 //! | GPTQ | `qweight` \[k·b / 32, n\], a column in a stream of bits | `qzeros` \[groups, n·b / 32\], less 1 but in version 2 | `scales` \[groups, n\] |
 //! | AWQ | `qweight` \[k, n / 8\], 8 of a row in a word, even ones first | `qzeros` \[groups, n / 8\], alike | `scales` \[groups, n\] |
 //! | compressed-tensors | `weight_packed` \[n, k·b / 32\] | `weight_zero_point` \[n·b / 32, groups\] | `weight_scale` \[n, groups\] |
-//! | the same, whole bytes | `weight` \[n, k\] of I8 | none | `weight_scale` \[n, groups\] |
+//! | the same, whole bytes | `weight` \[n, k\] of I8 | `weight_zero_point` \[n, groups\] of I8 | `weight_scale` \[n, groups\], or one of all |
 //!
-//! A group is k / groups neighbouring columns, or the columns to which `g_idx` gives the group's number. In a stream of bits a code may begin
-//! in one word and end in the next. In MLX W = scale · code + bias, with `weight` \[n, k·b / 32\], `scales` and `biases` \[n, groups\].
+//! A group is as many neighboring columns as the configuration declares, of which the last group may have fewer, or else k / groups of them, or
+//! the columns to which `g_idx` gives the group's number. In a stream of bits a code may begin in one word and end in the next. `weight_shape`
+//! of compressed-tensors holds n and k. In MLX W = scale · code + bias, with `weight` \[n, k·b / 32\], `scales` and `biases` \[n, groups\].
+
+use std::ops::RangeInclusive;
 
 use safetensors::Dtype;
 use serde_json::Value;
@@ -23,6 +26,9 @@ const AWQ_ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// Bits that a code of GPTQ may have.
 const GPTQ_BITS: [usize; 4] = [2, 3, 4, 8];
+
+/// Bits that a code of compressed-tensors may have in words.
+const PACKED_BITS: RangeInclusive<usize> = 1..=8;
 
 /// Bits of a word.
 const WORD: usize = 32;
@@ -49,11 +55,20 @@ pub(super) struct IntegerWeight {
     bits: usize,
     pub(super) shape: [usize; 2],
     groups: usize,
+    /// Columns of a group where these are neighbors.
+    width: usize,
     pub(super) codes: Part,
     scales: Part,
     zeros: Option<Part>,
     /// Group number of each inner column.
     group_of: Option<Part>,
+}
+
+/// The zeros of a weight as they are stored.
+enum Zeros {
+    None,
+    Words(Vec<u32>),
+    Bytes(Vec<u8>),
 }
 
 /// What a configuration declares about all integer weights.
@@ -62,6 +77,10 @@ pub(super) struct Declared<'a> {
     bits: usize,
     /// What GPTQ's stored zeros are smaller by.
     below: u32,
+    /// Whether the third bits of GPTQ's codes lie in words of their own.
+    planar: bool,
+    /// All sizes of groups that the configuration names for some layer.
+    sizes: Vec<usize>,
     /// The object with MLX's sizes.
     mlx: Option<&'a Value>,
 }
@@ -79,18 +98,41 @@ impl<'a> Declared<'a> {
             let named = config["bits"].as_u64().or(config["w_bit"].as_u64());
             named.or_else(|| of_group(config))
         });
-        let second = quantization.is_some_and(|config| config["checkpoint_format"] == "gptq_v2");
+        let format = quantization.and_then(gptq_format);
+        let as_they_are = ["gptq_v2", "gptq_p", "auto_round", "auto_round:gptqmodel"];
+        let second = format.is_some_and(|format| as_they_are.contains(&format));
         let bits = bits.and_then(|bits| usize::try_from(bits).ok());
+        let mut sizes = Vec::new();
+        if let Some(config) = quantization {
+            gather_sizes(config, &mut sizes);
+        }
         Self {
             bits: bits.unwrap_or(4),
             below: if second { 0 } else { 1 },
+            planar: format == Some("gptq_p"),
+            sizes,
             mlx: config.map(|config| &config["quantization"]),
         }
     }
 
-    /// The mode of MLX's weights that aren't integers.
-    pub(super) fn mode(&self) -> Option<&'a str> {
-        self.mlx?["mode"].as_str()
+    /// The mode of a layer's weights in MLX that aren't integers.
+    pub(super) fn mode(&self, layer: &str) -> Option<&'a str> {
+        let all = self.mlx?;
+        all[layer]["mode"].as_str().or(all["mode"].as_str())
+    }
+
+    /// The weight with the columns of a group: of the declared sizes the one that makes as many groups, else k / groups. `None` where neither
+    /// is a whole number and no tensor says which columns belong together.
+    fn grouped(&self, weight: IntegerWeight) -> Option<IntegerWeight> {
+        let (k, groups) = (weight.shape[1], weight.groups);
+        let even = k.is_multiple_of(groups).then(|| k / groups);
+        let fits = |size: &usize| k.div_ceil(*size) == groups;
+        let is_declared = |size: &usize| self.sizes.contains(size);
+        let declared = || self.sizes.iter().copied().find(fits);
+        let width = even.filter(is_declared).or_else(declared).or(even);
+        let told = weight.group_of.is_some().then(|| k.div_ceil(groups));
+        let width = width.or(told)?;
+        Some(IntegerWeight { width, ..weight })
     }
 
     /// Reads a weight in words, of GPTQ or AWQ, which its shapes tell apart. The zeros of GPTQ tell the bits of a layer that has others than
@@ -108,9 +150,12 @@ impl<'a> Declared<'a> {
         } else {
             return None;
         };
+        if self.planar && bits == 3 {
+            return None;
+        }
         let weight = IntegerWeight::new(layout, bits, ([n, k], groups), codes, scales)?;
         let of_zeros = [groups, words_for(n, bits)?];
-        weight.with(of_zeros, zeros, of.get("g_idx"))
+        self.grouped(weight.with(of_zeros, zeros, of.get("g_idx"))?)
     }
 
     /// Bits of a code of GPTQ: those declared, where the zeros of n rows have room for them, else those that the zeros have room for.
@@ -124,17 +169,52 @@ impl<'a> Declared<'a> {
         declared.or_else(|| zeros.and(GPTQ_BITS.into_iter().find(fits)))
     }
 
-    /// Reads a weight of compressed-tensors, whose words are filled evenly.
-    pub(super) fn packed(&self, of: Parts<'_>) -> Option<IntegerWeight> {
-        let bits = [2, 4, 8].into_iter().find(|&bits| bits == self.bits)?;
+    /// Reads a weight of compressed-tensors in words; `stored` is its shape, where a tensor holds that.
+    pub(super) fn packed(
+        &self,
+        of: Parts<'_>,
+        stored: Option<[usize; 2]>,
+    ) -> Option<IntegerWeight> {
         let (codes, scales) = (of.get("weight_packed")?, of.get("weight_scale")?);
         let ([n, words], [rows, groups]) = (codes.matrix()?, scales.matrix()?);
-        let k = words.checked_mul(WORD / bits)?;
-        let size = ([n, k], groups);
-        let weight = IntegerWeight::new(Layout::Packed, bits, size, codes, scales)?;
+        let (bits, k) = match stored {
+            Some([_, k]) => {
+                let fits = |bits: &usize| words_for(k, *bits) == Some(words);
+                let declared = Some(self.bits).filter(|bits| PACKED_BITS.contains(bits));
+                let mut fitting = PACKED_BITS.filter(fits);
+                let first = declared.filter(fits).or_else(|| {
+                    let first = fitting.next();
+                    first.filter(|_| fitting.next().is_none())
+                });
+                (first?, k)
+            }
+            None => {
+                let bits = Some(self.bits).filter(|bits| PACKED_BITS.contains(bits))?;
+                let all = words.checked_mul(WORD)?;
+                (bits, all.is_multiple_of(bits).then(|| all / bits)?)
+            }
+        };
+        let rows_fit = rows == n && stored.is_none_or(|[stored, _]| stored == n);
+        let weight = IntegerWeight::new(Layout::Packed, bits, ([n, k], groups), codes, scales)?;
         let of_zeros = [words_for(n, bits)?, groups];
         let (zeros, group_of) = (of.get("weight_zero_point"), of.get("weight_g_idx"));
-        weight.with(of_zeros, zeros, group_of).filter(|_| rows == n)
+        let weight = weight.with(of_zeros, zeros, group_of);
+        self.grouped(weight.filter(|_| rows_fit)?)
+    }
+
+    /// Reads a weight of compressed-tensors with a byte for each code.
+    pub(super) fn whole_bytes(&self, of: Parts<'_>) -> Option<IntegerWeight> {
+        let (codes, scales) = (of.get("weight")?, of.get("weight_scale")?);
+        let [n, k] = codes.matrix()?;
+        let of_all = scales.info.shape.iter().all(|&extent| extent == 1);
+        let [rows, groups] = if of_all { [n, 1] } else { scales.matrix()? };
+        let zeros = of.get("weight_zero_point");
+        let fits = zeros
+            .as_ref()
+            .is_none_or(|zeros| zeros.is(Dtype::I8, &scales.info.shape));
+        let weight = IntegerWeight::new(Layout::Bytes, 8, ([n, k], groups), codes, scales);
+        let weight = weight.filter(|_| rows == n && fits)?;
+        self.grouped(IntegerWeight { zeros, ..weight })
     }
 
     /// Reads a weight of MLX, and its shape.
@@ -174,12 +254,64 @@ fn words_for(count: usize, bits: usize) -> Option<usize> {
     Some(count.checked_mul(bits)?.div_ceil(WORD))
 }
 
-/// Reads a weight of compressed-tensors with a byte for each code.
-pub(super) fn whole_bytes(of: Parts<'_>) -> Option<IntegerWeight> {
-    let (codes, scales) = (of.get("weight")?, of.get("weight_scale")?);
-    let ([n, k], [rows, groups]) = (codes.matrix()?, scales.matrix()?);
-    let weight = IntegerWeight::new(Layout::Bytes, 8, ([n, k], groups), codes, scales);
-    weight.filter(|_| rows == n && of.get("weight_zero_point").is_none())
+/// The name of a layout of GPTQ's words, by the keys of GPTQModel, transformers and AutoRound.
+fn gptq_format(quantization: &Value) -> Option<&str> {
+    let keys = ["packing_format", "checkpoint_format", "format"];
+    keys.into_iter().find_map(|key| quantization[key].as_str())
+}
+
+/// Adds the sizes of groups that a configuration names anywhere.
+fn gather_sizes(config: &Value, sizes: &mut Vec<usize>) {
+    match config {
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                let size = value.as_u64().and_then(|size| usize::try_from(size).ok());
+                match size {
+                    Some(size) if size > 0 && key.ends_with("group_size") => sizes.push(size),
+                    _ => gather_sizes(value, sizes),
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| gather_sizes(value, sizes)),
+        _ => {}
+    }
+}
+
+/// The shape of a weight of compressed-tensors, where the tensor `weight_shape` holds it.
+///
+/// # Errors
+/// [`WeightsError::WrongTensor`] for a tensor that isn't two extents.
+pub(super) fn stored_shape(
+    of: Parts<'_>,
+    read: &dyn ReadParts,
+) -> Result<Option<[usize; 2]>, WeightsError> {
+    let Some(part) = of.get("weight_shape") else {
+        return Ok(None);
+    };
+    let expected = "the two extents of a weight, of I64 or I32";
+    if !(part.is(Dtype::I64, &[2]) || part.is(Dtype::I32, &[2])) {
+        return Err(read.unfit(&part, expected, &part.shown()));
+    }
+    let bytes = read.bytes(&part)?;
+    let extents: Vec<i64> = match part.info.dtype {
+        Dtype::I64 => {
+            let eights = bytes.as_chunks::<8>().0.iter();
+            eights.map(|&eight| i64::from_le_bytes(eight)).collect()
+        }
+        _ => {
+            let fours = bytes.as_chunks::<4>().0.iter();
+            fours
+                .map(|&four| i64::from(i32::from_le_bytes(four)))
+                .collect()
+        }
+    };
+    let sizes: Option<Vec<usize>> = extents
+        .iter()
+        .map(|&extent| usize::try_from(extent).ok())
+        .collect();
+    let shape = sizes.and_then(|sizes| <[usize; 2]>::try_from(sizes).ok());
+    let wrong = || read.unfit(&part, expected, &format!("{extents:?}"));
+    shape.map(Some).ok_or_else(wrong)
 }
 
 impl IntegerWeight {
@@ -201,6 +333,7 @@ impl IntegerWeight {
             bits,
             shape,
             groups,
+            width: shape[1].div_ceil(groups.max(1)),
             codes,
             scales,
             zeros: None,
@@ -238,38 +371,90 @@ impl IntegerWeight {
         if n == 0 || k == 0 {
             return Ok(());
         }
-        let optional = |part: &Option<Part>| {
-            let bytes = part.as_ref().map(|part| read.bytes(part)).transpose();
-            bytes.map(|bytes| bytes.as_deref().map(words_of))
-        };
         let (codes, scales) = (read.bytes(&self.codes)?, read.floats(&self.scales)?);
-        let (zeros, group_of) = (optional(&self.zeros)?, optional(&self.group_of)?);
-        let width = k.div_ceil(self.groups);
-        let group = |column: usize| match &group_of {
-            Some(groups) => (groups[column] as usize).min(self.groups - 1),
-            None => column / width,
-        };
-        let groups: Vec<usize> = (0..k).map(group).collect();
+        let zeros = self.stored_zeros(read)?;
+        let groups = self.groups_of_columns(read)?;
         let words = words_of(&codes);
         let middle = 1_i64 << (self.bits - 1);
         for row in 0..n {
             for (column, &group) in groups.iter().enumerate() {
-                let code = if self.layout == Layout::Bytes {
-                    i64::from(codes[row * k + column].cast_signed())
-                } else {
-                    let zero = zeros
-                        .as_ref()
-                        .map(|zeros| i64::from(self.zero(zeros, row, group)));
-                    i64::from(self.code(&words, row, column)) - zero.unwrap_or(middle)
+                let code = match self.layout {
+                    Layout::Bytes => i64::from(codes[row * k + column].cast_signed()),
+                    _ => i64::from(self.code(&words, row, column)),
                 };
-                let scale = match self.layout {
-                    Layout::Packed | Layout::Bytes => scales[row * self.groups + group],
-                    Layout::Gptq { .. } | Layout::Awq => scales[group * n + row],
+                let zero = match (&zeros, self.layout) {
+                    (Zeros::None, Layout::Bytes) => 0,
+                    (Zeros::None, _) => middle,
+                    (Zeros::Bytes(zeros), _) => {
+                        i64::from(zeros[self.place(zeros.len(), row, group)].cast_signed())
+                    }
+                    (Zeros::Words(zeros), _) => i64::from(self.zero(zeros, row, group)),
                 };
-                values.push(code as f32 * scale);
+                let scale = scales[self.place(scales.len(), row, group)];
+                values.push((code - zero) as f32 * scale);
             }
         }
         Ok(())
+    }
+
+    /// Index of the scale, or of the zero in a byte, of a row in a group, of `count` in all.
+    fn place(&self, count: usize, row: usize, group: usize) -> usize {
+        match self.layout {
+            // One of all rows.
+            _ if count == 1 => 0,
+            Layout::Packed | Layout::Bytes => row * self.groups + group,
+            Layout::Gptq { .. } | Layout::Awq => group * self.shape[0] + row,
+        }
+    }
+
+    /// Reads the zeros.
+    ///
+    /// GPTQ's first version took 1 from each zero of 2, 4 or 8 bits by one subtraction from each word, which borrows from the next zero where a
+    /// zero is 0; one addition to each word undoes that.
+    fn stored_zeros(&self, read: &dyn ReadParts) -> Result<Zeros, WeightsError> {
+        let Some(part) = &self.zeros else {
+            return Ok(Zeros::None);
+        };
+        let bytes = read.bytes(part)?;
+        if self.layout == Layout::Bytes {
+            return Ok(Zeros::Bytes(bytes));
+        }
+        let mut words = words_of(&bytes);
+        if let Layout::Gptq { below } = self.layout
+            && WORD.is_multiple_of(self.bits)
+        {
+            let ones = (0..WORD).step_by(self.bits);
+            let all = ones.fold(0_u32, |all, at| all | below << at);
+            for word in &mut words {
+                *word = word.wrapping_add(all);
+            }
+        }
+        Ok(Zeros::Words(words))
+    }
+
+    /// The group number of each inner column.
+    fn groups_of_columns(&self, read: &dyn ReadParts) -> Result<Vec<usize>, WeightsError> {
+        let k = self.shape[1];
+        let even = || -> Vec<usize> { (0..k).map(|column| column / self.width).collect() };
+        let Some(part) = &self.group_of else {
+            return Ok(even());
+        };
+        let numbers = words_of(&read.bytes(part)?);
+        // compressed-tensors leaves −1 where columns have not been reordered.
+        if self.layout == Layout::Packed && numbers.contains(&u32::MAX) {
+            return Ok(even());
+        }
+        let most = self.groups - 1;
+        let groups = numbers.iter().map(|&number| number as usize);
+        let groups: Vec<usize> = groups.collect();
+        match groups.iter().find(|&&group| group > most) {
+            Some(&bad) => {
+                let expected = format!("numbers of groups from 0 to {most}");
+                let got = (bad as u32).cast_signed().to_string();
+                Err(read.unfit(part, &expected, &got))
+            }
+            None => Ok(groups),
+        }
     }
 
     /// The code at a row and an inner column.
@@ -282,7 +467,7 @@ impl IntegerWeight {
                 of_stream(|_| word, AWQ_ORDER[row % 8], bits)
             }
             _ => {
-                let from = row * (k * bits / WORD);
+                let from = row * (k * bits).div_ceil(WORD);
                 of_stream(|at| words[from + at], column, bits)
             }
         }
@@ -293,7 +478,12 @@ impl IntegerWeight {
         let (n, bits) = (self.shape[0], self.bits);
         let from = group * (n * bits).div_ceil(WORD);
         match self.layout {
-            Layout::Gptq { below } => of_stream(|at| words[from + at], row, bits) + below,
+            Layout::Gptq { below } => {
+                let zero = of_stream(|at| words[from + at], row, bits);
+                // Words of other zeros have been changed as a whole.
+                let rest = if WORD.is_multiple_of(bits) { 0 } else { below };
+                (zero + rest) & (u32::MAX >> (WORD - bits))
+            }
             Layout::Awq => of_stream(|_| words[from + row / 8], AWQ_ORDER[row % 8], bits),
             _ => of_stream(|at| words[at * self.groups + group], row, bits),
         }

@@ -18,7 +18,7 @@ use crate::header::byte_size;
 use crate::source::TensorInfo;
 use bitsandbytes::{Bytes, Table};
 use fours::Fours;
-use integers::{Affine, Declared, IntegerWeight};
+use integers::{Affine, Declared, IntegerWeight, stored_shape};
 use part::Parts;
 pub(crate) use part::{Part, ReadParts};
 
@@ -179,9 +179,10 @@ fn packed(
     of: Parts<'_>,
     read: &dyn ReadParts,
 ) -> Result<PackedWeight, WeightsError> {
-    let integers = declared.packed(of).map(of_integers);
+    let stored = stored_shape(of, read)?;
+    let integers = declared.packed(of, stored).map(of_integers);
     let weight = integers.or_else(|| of_fours(Fours::compressed(of)?));
-    let expected = "words (I32) with 2, 4 or 8 bits of compressed-tensors, or its NVFP4 or MXFP4 (U8), and scales that fit them";
+    let expected = "words (I32) with 1 to 8 bits of compressed-tensors, or its NVFP4 or MXFP4 (U8), and scales that fit them";
     or_refused(
         weight,
         of,
@@ -235,7 +236,7 @@ fn plain(
                 layout,
             }))
         }
-        Dtype::I8 => Ok(integers::whole_bytes(of).map(of_integers)),
+        Dtype::I8 => Ok(declared.whole_bytes(of).map(of_integers)),
         Dtype::U8 if of.get("weight_scale_2").is_some() => {
             let weight = Fours::modelopt(of).and_then(of_fours);
             let expected = "NVFP4 of ModelOpt: U8 codes, F8_E4M3 scales, and one F32 scale of all";
@@ -248,7 +249,7 @@ fn plain(
                 file,
                 layout: Layout::Affine(weight),
             });
-            let fours = || of_fours(Fours::of_mlx(of, declared.mode())?);
+            let fours = || of_fours(Fours::of_mlx(of, declared.mode(of.layer))?);
             let expected = "words of MLX with 2, 3, 4, 5, 6 or 8 bits, scales and biases, or its modes mxfp4 or nvfp4";
             let names = ["weight", "scales"];
             or_refused(affine.or_else(fours), of, names, (expected, read)).map(Some)

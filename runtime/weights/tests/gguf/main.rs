@@ -8,4 +8,5 @@
 mod any_bytes;
 mod builder;
 mod hostile;
+mod parts;
 mod vocabulary;

@@ -11,6 +11,7 @@ mod files;
 mod foreign;
 mod integers;
 mod interop;
+mod layouts;
 mod malformed;
 mod packed;
 mod pairs;
