@@ -122,6 +122,11 @@ pub enum WeightsError {
     /// An index or a configuration isn't valid JSON of the expected form.
     #[error(transparent)]
     Json(InFile<serde_json::Error>),
+    /// A JSON file is a page that a server sent in its place.
+    #[error(
+        "{0}: expected JSON, got a page in HTML, such as a server's message: download it again"
+    )]
+    Page(PathBuf),
     /// An index doesn't match the files next to it.
     #[error("{path}: {fault}")]
     Index {
@@ -227,7 +232,9 @@ pub enum GgufError {
     #[error("cannot read: {0}")]
     Read(io::Error),
     /// The first four bytes aren't the magic number of GGUF.
-    #[error("expected a file that begins with `GGUF`, got {0}")]
+    #[error(
+        "expected a file that begins with `GGUF`, got {0}: download it again, or convert the model with llama.cpp's convert_hf_to_gguf.py"
+    )]
     Magic(String),
     /// The version has another layout.
     #[error(transparent)]

@@ -179,7 +179,9 @@ fn snapshot_in(folder: &Path) -> Option<PathBuf> {
 /// The GGUF file of a folder, if all its GGUF files belong to one model.
 fn gguf_in(folder: &Path) -> Option<PathBuf> {
     let mut names = small_files(folder).ok()?;
-    names.retain(|name| is_gguf(&folder.join(name)));
+    // The part that sees of a model for images and text has a file of its own, by llama.cpp's convention with this name.
+    let sees = |name: &OsString| name.to_string_lossy().starts_with("mmproj");
+    names.retain(|name| !sees(name) && is_gguf(&folder.join(name)));
     let (first, others) = names.split_first()?;
     let stem = first
         .to_str()?

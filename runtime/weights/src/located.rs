@@ -115,6 +115,9 @@ pub(crate) fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, 
     if bytes.starts_with(LFS_POINTER) {
         return Err(WeightsError::LfsPointer(path.to_owned()));
     }
+    if bytes.trim_ascii_start().starts_with(b"<") {
+        return Err(WeightsError::Page(path.to_owned()));
+    }
     let json = python_json(&bytes).map_err(InFile::at(path));
     json.map_err(WeightsError::Json)
 }

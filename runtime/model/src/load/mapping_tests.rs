@@ -344,6 +344,28 @@ fn methods_that_are_not_read_are_named() {
     opened(&tensors, &[], config("llama")).unwrap();
 }
 
+/// Plain weights that transformers would round or turn before each product.
+#[test]
+fn weights_that_are_rounded_when_the_model_runs_are_refused() {
+    let tensors = complete("llama", 0);
+    let with = |entries: Value| {
+        let mut config = config("llama");
+        config["quantization_config"] = entries;
+        opened(&tensors, &[], config)
+    };
+    let turned = |place: &str| {
+        let apply = json!([{"targets": ["down_proj"], "location": place}]);
+        let groups = json!({"R4": {"type": "hadamard", "apply": apply}});
+        json!({"quant_method": "compressed-tensors", "transform_config": {"config_groups": groups}})
+    };
+    let online = json!({"quant_method": "bitnet", "quantization_mode": "online"});
+    for (entries, said) in [(online, "`bitnet`"), (turned("input"), "one at `input`")] {
+        let error = with(entries).unwrap_err();
+        assert!(error.contains(said), "{error}");
+    }
+    with(turned("weight_output")).unwrap();
+}
+
 #[test]
 fn weights_without_a_configuration_are_no_model() {
     let weightless = Reader::from_sources([], None).unwrap();

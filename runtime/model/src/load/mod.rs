@@ -61,6 +61,9 @@ const METHODS: [&str; 9] = [
     "moebius-fp8",
 ];
 
+/// Quantisation methods that round weights and inputs whenever the model runs.
+const ROUNDED_ANEW: [&str; 2] = ["bitnet", "fp_quant"];
+
 /// Files of a published model, of which the headers have been read and found to fit.
 #[derive(Debug)]
 pub struct ModelFiles {
@@ -181,6 +184,9 @@ impl ModelFiles {
         let mut reader = with_plain_names(reader)?;
         let config = reader.config().ok_or_else(|| without_config(&reader))?;
         let mut described = families::describe(config).map_err(Misfits::of_config)?;
+        if let Some(fault) = rounded_anew(&config["quantization_config"]) {
+            return Err(Misfits::of_config(vec![fault]).into());
+        }
         let unread = unread_method(&config["quantization_config"]);
         if let (Some(unread), true) = (&unread, reader.is_packed()) {
             // Such codes may mean other values than those of the methods that are read.
@@ -351,6 +357,36 @@ fn without_config(reader: &Reader) -> Misfits {
     };
     let expected = "a config.json beside the weights";
     Misfits::of_config(vec![Unfit::new("the folder", expected, got)])
+}
+
+/// The fault of a configuration by which other programs round or turn plain weights or inputs whenever the model runs.
+///
+/// The stored values alone would be another model than that of the other program, without an error.
+fn rounded_anew(quantization: &Value) -> Option<Unfit> {
+    let instead = "take a model whose weights are stored as they are used";
+    let method = quantization["quant_method"].as_str().unwrap_or_default();
+    if ROUNDED_ANEW.contains(&method) {
+        let (what, expected) = (
+            "quantization_config.quant_method",
+            "a method of stored weights",
+        );
+        let got = format!("{}: {instead}", quoted(method));
+        return Some(Unfit::new(what, expected, got));
+    }
+    let groups = quantization["transform_config"]["config_groups"].as_object()?;
+    let mut places = groups
+        .values()
+        .filter_map(|group| group["apply"].as_array())
+        .flatten()
+        .filter_map(|one| one["location"].as_str());
+    // A transform of a weight is part of the stored weight.
+    let place = places.find(|place| !place.starts_with("weight_"))?;
+    let (what, expected) = (
+        "quantization_config.transform_config",
+        "transforms of weights",
+    );
+    let got = format!("one at {}: {instead}", quoted(place));
+    Some(Unfit::new(what, expected, got))
 }
 
 /// The fault of a configuration whose method of quantization isn't read.

@@ -125,7 +125,9 @@ impl Head {
             }
             if info.at.end > room {
                 let expected = format!("bytes of the {room} of the file's data");
-                return Err(wrong(name, expected, &info.at));
+                let got = format!("{:?}: download it again", info.at);
+                let fault = Unfit::new(tensor(name), expected, got);
+                return Err(GgufError::Offset(fault));
             }
             info.at = data + info.at.start..data + info.at.end;
         }

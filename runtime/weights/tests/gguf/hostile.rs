@@ -211,7 +211,7 @@ fn tensors_have_extents_and_places_that_hold() {
         one(&[1 << 63, 1 << 63, 0], 0, 0) => "fit 64 bits";
         one(&[1], 0, u64::MAX - 1) => "fit 64 bits";
         one(&[1], 0, 4) => "a multiple of 32", "4..8";
-        one(&[65], 0, 0) => "the 256 of the file's data", "0..260";
+        one(&[65], 0, 0) => "the 256 of the file's data", "0..260: download it again";
         one(&[1], 0, 1 << 40) => "the 256";
         data(first.entry("b", &[16], 0, 32)) => "tensor `b`", "behind those of `a`";
     }

@@ -168,6 +168,20 @@ fn a_configuration_of_python_is_read() {
 }
 
 #[test]
+fn pages_of_servers_are_no_configuration() {
+    let folder = folder(&[]);
+    write(folder.path(), "model.safetensors", file(&[]));
+    write(
+        folder.path(),
+        "config.json",
+        "\n<!DOCTYPE html><html></html>",
+    );
+    let error = Reader::open(folder.path()).unwrap_err();
+    assert!(matches!(error, WeightsError::Page(_)), "{error}");
+    assert!(error.to_string().contains("config.json"), "{error}");
+}
+
+#[test]
 fn tensors_may_have_other_names() {
     let tensors = [f32s("a.x", &[1], &[1.0]), f32s("b.x", &[1], &[2.0])];
     let open = || Reader::from_bytes("test", file(&tensors)).unwrap();
@@ -183,6 +197,9 @@ fn a_configuration_beside_a_gguf_file_changes_nothing() {
     let folder = folder(&["config.json"]);
     let path = folder.path();
     write(path, "model.gguf", "GGUF");
+    assert_eq!(model_at(path).unwrap(), path.join("model.gguf"));
+    // The part of a model that sees.
+    write(path, "mmproj-model-f16.gguf", "GGUF");
     assert_eq!(model_at(path).unwrap(), path.join("model.gguf"));
     write(path, "other.gguf", "GGUF");
     assert_eq!(model_at(path).unwrap(), path);
