@@ -45,7 +45,8 @@ fn grid(experts: &[usize], n: usize, scales: &[usize]) -> Option<Grid> {
     match scales.strip_prefix(experts)? {
         [] | [1] => Some(Grid::One),
         [rows] if *rows == n => Some(Grid::Rows),
-        [down, across] => Some(Grid::Blocks([*down, *across])),
+        // ModelOpt keeps the extents of the blocks' values, 1 each.
+        [down, across] | [down, 1, across, 1] => Some(Grid::Blocks([*down, *across])),
         _ => None,
     }
 }

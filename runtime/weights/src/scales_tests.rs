@@ -25,6 +25,13 @@ fn one_value_is_the_whole_matrix() {
     assert_eq!(granularity(&[100, 128], &[1, 1], INVERSE), block(128, 128));
 }
 
+/// As ModelOpt stores them.
+#[test]
+fn blocks_may_keep_extents_of_one() {
+    assert_eq!(plain(&[256, 128], &[2, 1, 1, 1]), block(128, 128));
+    assert_eq!(plain(&[256, 128], &[2, 2, 1, 1]), None);
+}
+
 #[test]
 fn a_value_per_row_is_a_row() {
     for scales in [&[200][..], &[200, 1]] {

@@ -5,6 +5,7 @@
 //! | NVFP4 of compressed-tensors | `weight_packed` U8 \[n, k / 2\] | `weight_scale` E4M3 \[n, k / 16\] | divides: `weight_global_scale` |
 //! | NVFP4 of ModelOpt | `weight` U8 \[n, k / 2\] | `weight_scale` E4M3 \[n, k / 16\] | multiplies: `weight_scale_2` |
 //! | MXFP4 of compressed-tensors | `weight_packed` U8 \[n, k / 2\] | `weight_scale` E8M0 \[n, k / 32\] | none |
+//! | MXFP4 of ModelOpt | `weight` U8 \[n, k / 2\] | `weight_scale` U8 \[n, k / 32\] | none |
 //! | MLX | `weight` U32 \[.., n, k / 8\] | `scales` U8 \[.., n, k / 16 or 32\] | none |
 
 use moebius_ops::fp8::{Fp8Format, decode_host};
@@ -75,6 +76,12 @@ impl Fours {
         let whole = Whole::Times(of.get("weight_scale_2")?);
         let (codes, scales) = (of.get("weight")?, of.get("weight_scale")?);
         Self::fitting(codes, scales, Scale::E4m3, whole)
+    }
+
+    /// MXFP4 of ModelOpt; `None` where its tensors don't fit.
+    pub(super) fn of_bytes(of: Parts<'_>) -> Option<Self> {
+        let (codes, scales) = (of.get("weight")?, of.get("weight_scale")?);
+        Self::fitting(codes, scales, Scale::E8m0, Whole::None)
     }
 
     /// A weight of MLX in `mode`; `None` where its tensors don't fit, or the mode is another one.

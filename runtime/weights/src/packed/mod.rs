@@ -243,6 +243,12 @@ fn plain(
             let names = ["weight", "weight_scale"];
             or_refused(weight, of, names, (expected, read)).map(Some)
         }
+        Dtype::U8 => {
+            let scale = of.get("weight_scale");
+            let bytes = scale.is_some_and(|scale| scale.info.dtype == Dtype::U8);
+            let fours = || of_fours(Fours::of_bytes(of)?);
+            Ok(bytes.then(fours).flatten())
+        }
         Dtype::U32 if of.get("scales").is_some() => {
             let affine = declared.affine(of).map(|(weight, shape)| PackedWeight {
                 shape,

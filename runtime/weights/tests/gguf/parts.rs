@@ -34,7 +34,7 @@ fn tensors_of_all_three_parts_are_read() {
     for named in 1..=3 {
         let path = folder.path().join(format!("m-{named:05}-of-00003.gguf"));
         let file = GgufFile::open(&path).unwrap();
-        for (name, value) in [("t1", 1.0), ("t2", 2.0), ("t3", 3.0)] {
+        for (name, value) in [("t1", 1.0_f32), ("t2", 2.0), ("t3", 3.0)] {
             assert_eq!(file.read_f32(name).unwrap(), [value, -value], "{name}");
         }
     }

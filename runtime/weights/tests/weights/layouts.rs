@@ -8,8 +8,11 @@ use serde_json::{Value, json};
 use crate::files::{Tensor, f32s, file};
 
 fn reader(tensors: &[Tensor], config: &Value) -> Result<Reader, WeightsError> {
-    let files = [("test".to_owned(), Box::new(file(tensors)) as _)];
-    Reader::from_sources(files, Some(("config.json", config.clone())))
+    let bytes = file(tensors);
+    Reader::from_sources(
+        [("test".to_owned(), Box::new(bytes) as _)],
+        Some(("config.json", config.clone())),
+    )
 }
 
 /// The values of `x.weight`.

@@ -195,6 +195,11 @@ fn scales_of_mxfp4_are_powers_of_two() {
         bytes("x.weight_scale", Dtype::U8, &[1, 1], &[129]),
     ];
     is(&compressed, Value::Null, &[1, 32], &expected);
+    let modelopt = [
+        bytes("x.weight", Dtype::U8, &[1, 16], &codes),
+        bytes("x.weight_scale", Dtype::U8, &[1, 1], &[129]),
+    ];
+    is(&modelopt, Value::Null, &[1, 32], &expected);
     let mlx = [
         bytes("x.weight", Dtype::U32, &[1, 4], &codes),
         bytes("x.scales", Dtype::U8, &[1, 1], &[129]),
