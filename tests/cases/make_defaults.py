@@ -35,7 +35,9 @@ def rotation(family):
     """What the class sets for rotary positions beyond a plain rotation of whole heads; the family knows its θ."""
     rope = getattr(configuration(family)(), "rope_parameters", None) or {}
     if rope.get("rope_type", "default") != "default":
-        return {"rope_parameters": dict(sorted(rope.items()))}
+        # The family's own θ gives way to one that stands outside of the object.
+        own = ("rope_theta", configuration(family).default_theta)
+        return {"rope_parameters": dict(item for item in sorted(rope.items()) if item != own)}
     part = rope.get("partial_rotary_factor", 1.0)
     return {"partial_rotary_factor": part} if part != 1.0 else {}
 

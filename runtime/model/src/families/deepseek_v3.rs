@@ -1,5 +1,7 @@
 //! DeepSeek-V3 and R1 (DeepSeek-AI, 2024), and models with the same layers.
 
+use serde_json::Value;
+
 use super::corrected::{BESIDE, after_dense, experts};
 use super::keys::Keys;
 use super::parts::{FULL, dense, layer, layers, model, rope};
@@ -59,16 +61,13 @@ pub(super) fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {
 
 /// Factor on the scores of a stretched context: the square of YaRN's attention factor by `mscale_all_dim`.
 fn stretched(keys: &Keys<'_>) -> f64 {
-    let named = ["rope_parameters", "rope_scaling"];
-    let Some(rope) = named.iter().find_map(|name| keys.get(name)) else {
+    let Some((_, rope)) = keys.rotation() else {
         return 1.0;
     };
-    let kind = rope["rope_type"].as_str().or(rope["type"].as_str());
-    match (
-        kind,
-        rope["mscale_all_dim"].as_f64(),
-        rope["factor"].as_f64(),
-    ) {
+    let text = |name: &str| rope.get(name).and_then(Value::as_str);
+    let number = |name: &str| rope.get(name).and_then(Value::as_f64);
+    let kind = text("rope_type").or_else(|| text("type"));
+    match (kind, number("mscale_all_dim"), number("factor")) {
         (Some(kind), Some(m), Some(factor)) if kind != "default" && m != 0.0 => {
             yarn_attention(factor, m).powi(2)
         }

@@ -59,13 +59,13 @@ fn turned_attention(keys: &mut Keys<'_>) -> AttentionSpec {
 
 /// Rotary positions whose θ is multiplied by α^(d / (d − 2)) for d rotated elements, where dynamic scaling has an α.
 fn stretched(keys: &Keys<'_>, rope: Rope) -> Rope {
-    let named = ["rope_parameters", "rope_scaling"];
-    let Some(of) = named.iter().find_map(|name| keys.get(name)) else {
+    let Some((_, of)) = keys.rotation() else {
         return rope;
     };
-    let kind = of["rope_type"].as_str().or(of["type"].as_str());
+    let text = |name: &str| of.get(name).and_then(Value::as_str);
+    let kind = text("rope_type").or_else(|| text("type"));
     let d = rope.rotated as f64;
-    match of["alpha"].as_f64() {
+    match of.get("alpha").and_then(Value::as_f64) {
         Some(alpha) if kind == Some("dynamic") && alpha > 0.0 && d > 2.0 => Rope {
             theta: rope.theta * alpha.powf(d / (d - 2.0)),
             ..rope

@@ -46,6 +46,21 @@ impl<'a> Keys<'a> {
         self.entries.get(name).filter(|value| !value.is_null())
     }
 
+    /// The object that describes rotary positions, and its name. As in transformers 5, `rope_scaling` (of transformers 4, where θ was a
+    /// separate key) comes before `rope_parameters`, unless it is empty.
+    pub(super) fn rotation(&self) -> Option<(&'static str, &'a Map<String, Value>)> {
+        let object = |name: &'static str| Some((name, self.get(name)?.as_object()?));
+        let older = object("rope_scaling").filter(|(_, entries)| !entries.is_empty());
+        older.or_else(|| object("rope_parameters"))
+    }
+
+    /// Refuses a value that is neither an object nor null.
+    pub(super) fn only_object(&mut self, name: &str) {
+        if let Some(value) = self.get(name).filter(|value| !value.is_object()) {
+            self.refuse(name, "an object", value);
+        }
+    }
+
     fn refuse(&mut self, name: &str, expected: &str, got: &Value) {
         let what = format!("{}{name}", self.place);
         let got = quoted(&got.to_string());

@@ -30,10 +30,8 @@ const STACKED_CORRECTION: &[Rule] = rules! { "model.layers.{l}.":
 /// The number of rotated elements of a head by the key that the published configurations have for it; `None` where a factor says it.
 fn rotated(keys: &mut Keys<'_>) -> Option<usize> {
     let factor = "partial_rotary_factor";
-    let ropes = ["rope_parameters", "rope_scaling"];
-    let within = ropes.iter().filter_map(|name| keys.get(name));
-    let mut factors = within.filter_map(|rope| rope.get(factor));
-    let stated = keys.get(factor).is_some() || factors.any(|factor| !factor.is_null());
+    let within = keys.rotation().and_then(|(_, rope)| rope.get(factor));
+    let stated = keys.get(factor).is_some() || within.is_some_and(|factor| !factor.is_null());
     if stated {
         None
     } else {

@@ -42,8 +42,7 @@ fn ministral3(keys: &mut Keys<'_>) -> ModelSpec {
 
 /// The temperature of attention, which stands among the rotary positions.
 fn temperature(keys: &mut Keys<'_>) -> Option<Temperature> {
-    let names = ["rope_parameters", "rope_scaling"];
-    let Some(rope) = names.iter().find_map(|name| keys.get(name)) else {
+    let Some((_, rope)) = keys.rotation() else {
         // The key is null: one that is left out has the family's default.
         keys.lack("rope_parameters", "an object", "none");
         return None;

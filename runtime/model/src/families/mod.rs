@@ -36,7 +36,7 @@ pub(crate) use upcycled::{Sizes, upcycled};
 use moebius_weights::{Unfit, quoted};
 use serde_json::{Map, Value};
 
-use crate::decoder::ModelSpec;
+use crate::decoder::{LayerSpec, ModelSpec, Projection};
 use crate::error::Misfits;
 use keys::Keys;
 use nested::HOLDERS;
@@ -138,6 +138,10 @@ pub const FAMILIES: &[Family] = &[
     glm4_moe::SOLAR_OPEN,
 ];
 
+/// Families whose layers may rotate a part of a head. In the others transformers passes over `partial_rotary_factor`, and other programs
+/// don't.
+const PARTLY_ROTATED: &[&str] = &["glm4_moe", "minimax_m2", "phi3", "solar_open"];
+
 /// Families that people ask for and whose models need a part that the decoder doesn't have.
 const MISSING: &[(&str, &str)] = &[
     ("cohere", MEANS),
@@ -172,7 +176,24 @@ const STATES: &str = "state-space layers, and a cache of their states";
 pub fn describe(config: &Value) -> Result<Described, Vec<Unfit>> {
     let config = text_config(config)?;
     let (family, stated) = family_of(&config)?;
-    described(family, &defaults::completed(family.name, stated))
+    let mut described = described(family, &defaults::completed(family.name, stated))?;
+    if !PARTLY_ROTATED.contains(&family.name) {
+        let part = described.spec.layers.iter().find_map(rotated_part);
+        let fault = |part: String| Unfit::new("partial_rotary_factor", "1 in this family", part);
+        described.unsupported.extend(part.map(fault));
+    }
+    Ok(described)
+}
+
+/// The part of a head that the layer rotates; `None` for a layer that rotates whole heads, or none.
+fn rotated_part(layer: &LayerSpec) -> Option<String> {
+    let attention = &layer.attention;
+    let width = match attention.projection {
+        Projection::Direct { .. } => attention.head_dim,
+        Projection::Latent { rotated, .. } => rotated,
+    };
+    let rotated = attention.rope.as_ref()?.rotated;
+    (rotated < width).then(|| format!("{rotated} of {width} elements"))
 }
 
 /// The family that a configuration names, and the configuration's keys.
@@ -242,5 +263,7 @@ fn each_once(mut faults: Vec<Unfit>) -> Vec<Unfit> {
     faults
 }
 
+#[cfg(test)]
+mod rotary_tests;
 #[cfg(test)]
 mod tests;

@@ -210,23 +210,31 @@ pub(super) fn dense(keys: &mut Keys<'_>, bias: bool) -> FeedForwardSpec {
     FeedForwardSpec::Dense(swiglu(keys, "intermediate_size", 1).with_bias(bias))
 }
 
-/// Rotary positions of `width` elements in layers with a window, whose context isn't stretched: θ is that of
-/// `rope_parameters.sliding_attention`, or else `theta`.
+/// Rotary positions of `width` elements in layers with a window, in families whose layers are of two kinds: those that
+/// `rope_parameters.sliding_attention` describes, or else plain ones with the θ `theta`.
 pub(super) fn local_rope(keys: &mut Keys<'_>, width: usize, theta: f64) -> Rope {
+    check_kinds(keys);
     let all = keys.get("rope_parameters");
     let own = all.and_then(|all| all.get(SLIDING)?.as_object());
-    let theta = own.map_or(theta, |own| {
-        let mut inner = keys.within("rope_parameters.sliding_attention", own);
-        inner.only("rope_type", "default");
-        let theta = inner.positive_or("rope_theta", theta);
-        keys.join(inner);
-        theta
-    });
-    Rope {
-        theta,
-        rotated: width,
-        scaling: RopeScaling::None,
-        interleaved: false,
+    let empty = Map::new();
+    let name = format!("rope_parameters.{SLIDING}");
+    placed(keys, &name, own.unwrap_or(&empty), width, theta)
+}
+
+/// Refuses rotary keys that don't say which kind of layers they are for: an object that names no kind, and `rope_scaling` beside one that
+/// does.
+fn check_kinds(keys: &mut Keys<'_>) {
+    let all = keys.get("rope_parameters").and_then(Value::as_object);
+    let Some(all) = all.filter(|all| !all.is_empty()) else {
+        return;
+    };
+    if !all.contains_key(FULL) && !all.contains_key(SLIDING) {
+        let expected = format!("an object with `{FULL}` and `{SLIDING}`");
+        keys.lack("rope_parameters", &expected, Value::from(all.clone()));
+    }
+    if let Some(("rope_scaling", second)) = keys.rotation() {
+        let expected = "none beside rope_parameters";
+        keys.lack("rope_scaling", expected, Value::from(second.clone()));
     }
 }
 
@@ -236,32 +244,40 @@ pub(super) fn softcap(keys: &mut Keys<'_>, name: &str) -> Option<f64> {
     Some(keys.positive_or(name, 1.0))
 }
 
-/// The object that describes rotary positions, and its name: `rope_parameters` since transformers 5, which may hold an object for each type
-/// of layer, and `rope_scaling` before, where θ was a separate key.
+/// The object that describes rotary positions in layers of type `kind`, and its path: `rope_parameters` may hold an object for each type.
 fn described<'a>(keys: &Keys<'a>, kind: &str) -> Option<(String, &'a Map<String, Value>)> {
-    for name in ["rope_parameters", "rope_scaling"] {
-        let Some(entries) = keys.get(name).and_then(Value::as_object) else {
-            continue;
-        };
-        return Some(match entries.get(kind).and_then(Value::as_object) {
-            Some(own) => (format!("{name}.{kind}"), own),
-            None => (name.to_owned(), entries),
-        });
-    }
-    None
+    let (name, entries) = keys.rotation()?;
+    Some(match entries.get(kind).and_then(Value::as_object) {
+        Some(own) => (format!("{name}.{kind}"), own),
+        None => (name.to_owned(), entries),
+    })
 }
 
 /// Rotary positions of `width` elements in layers of type `kind`; `theta` is the default of θ.
 pub(super) fn rope(keys: &mut Keys<'_>, kind: &str, width: usize, theta: f64) -> Rope {
+    for name in ["rope_parameters", "rope_scaling"] {
+        keys.only_object(name);
+    }
     let theta = keys.positive_or("rope_theta", theta);
+    let empty = Map::new();
+    let (name, entries) = described(keys, kind).unwrap_or((String::new(), &empty));
+    placed(keys, &name, entries, width, theta)
+}
+
+/// Rotary positions of `width` elements that the object `entries` at the path `name` describes; `theta` is the default of θ.
+fn placed(
+    keys: &mut Keys<'_>,
+    name: &str,
+    entries: &Map<String, Value>,
+    width: usize,
+    theta: f64,
+) -> Rope {
     let context = Context {
         longest: keys.positive_or("max_position_embeddings", 1.0),
         original: keys.optional_number("original_max_position_embeddings"),
     };
     let part = keys.positive_or("partial_rotary_factor", 1.0);
-    let empty = Map::new();
-    let (name, entries) = described(keys, kind).unwrap_or((String::new(), &empty));
-    let mut inner = keys.within(&name, entries);
+    let mut inner = keys.within(name, entries);
     let theta = inner.positive_or("rope_theta", theta);
     let part = inner.positive_or("partial_rotary_factor", part);
     let rotated = (width as f64 * part.min(1.0)) as usize;

@@ -20,13 +20,14 @@ const FUSED: &[Rule] = rules! { "model.layers.{l}.":
 
 /// Refuses YaRN: configurations of Phi-3 that say so mean LongRoPE, by another formula for the factor on cosine and sine.
 fn check_rope(keys: &mut Keys<'_>) {
-    for name in ["rope_parameters", "rope_scaling"] {
-        let kinds = ["rope_type", "type"].iter();
-        let mut kinds = kinds.filter_map(|kind| keys.get(name)?.get(kind)?.as_str());
-        if kinds.any(|kind| kind == "yarn") {
-            let expected = "`default` or `longrope` in this family";
-            keys.lack(&format!("{name}.rope_type"), expected, "yarn");
-        }
+    let Some((name, rope)) = keys.rotation() else {
+        return;
+    };
+    let kinds = ["rope_type", "type"].iter();
+    let mut kinds = kinds.filter_map(|kind| rope.get(*kind)?.as_str());
+    if kinds.any(|kind| kind == "yarn") {
+        let expected = "`default` or `longrope` in this family";
+        keys.lack(&format!("{name}.rope_type"), expected, "yarn");
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, Norms, Projection, RopeScaling};
 
 /// A small configuration of a family, with the values `other` in some of its keys.
-fn config(family: &str, other: Value) -> Value {
+pub(super) fn config(family: &str, other: Value) -> Value {
     let mut config = json!({
         "model_type": family, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 199, "hidden_act": "silu",
@@ -26,7 +26,7 @@ fn config(family: &str, other: Value) -> Value {
     config
 }
 
-fn spec(family: &str, other: Value) -> ModelSpec {
+pub(super) fn spec(family: &str, other: Value) -> ModelSpec {
     let Described {
         spec, unsupported, ..
     } = describe(&config(family, other)).unwrap();
@@ -34,7 +34,7 @@ fn spec(family: &str, other: Value) -> ModelSpec {
     spec
 }
 
-fn unsupported(family: &str, other: Value) -> String {
+pub(super) fn unsupported(family: &str, other: Value) -> String {
     let described = describe(&config(family, other)).unwrap();
     let lines = described.unsupported.iter().map(ToString::to_string);
     lines.collect::<Vec<_>>().join("\n")

@@ -4,6 +4,7 @@ use moebius_weights::Unfit;
 use serde_json::{Map, Value, json};
 
 use super::defaults::completed;
+use super::keys::Keys;
 use super::{describe, described, family_of, text_config};
 use crate::decoder::{FeedForwardSpec, ModelSpec, Projection};
 
@@ -137,7 +138,8 @@ fn entries_of(
     let attention = spec.layers.first().map(|layer| &layer.attention);
     let heads = attention.map_or(0, |attention| attention.kv_heads);
     let theta = attention.and_then(|attention| Some(attention.rope.as_ref()?.theta));
-    if !entries.contains_key("rope_parameters") {
+    let rotation = Keys::new(&entries).rotation();
+    if rotation.is_none_or(|(_, rope)| !rope.contains_key("rope_theta")) {
         entries.insert("rope_theta".to_owned(), json!(theta));
     }
     let said = [
