@@ -62,14 +62,15 @@ fn with_positions(keys: &mut Keys<'_>, count: usize) -> Vec<bool> {
     (0..count).map(of).collect()
 }
 
-/// The chunk of each layer: that of `attention_chunk_size` where `layer_types` says so, or without that key in layers with positions.
+/// The chunk of each layer: that of `attention_chunk_size` where `layer_types` says so, or without that key in layers with positions. All
+/// layers see all keys where both are null.
 fn chunks(keys: &mut Keys<'_>, positions: &[bool]) -> Vec<Option<usize>> {
     let size = keys.optional_size("attention_chunk_size");
     let kinds = keys.texts("layer_types", positions.len());
     let mut chunks = Vec::with_capacity(positions.len());
     for (layer, &turned) in positions.iter().enumerate() {
         let chunked = match kinds.as_ref().map(|kinds| kinds[layer]) {
-            None => turned,
+            None => turned && size.is_some(),
             Some(kind) => {
                 if ![FULL, CHUNKED].contains(&kind) {
                     let expected = format!("`{FULL}` or `{CHUNKED}`");

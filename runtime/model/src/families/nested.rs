@@ -13,8 +13,9 @@ pub(super) struct Holder {
     text: &'static str,
     /// The class of the text model in transformers.
     architecture: &'static str,
-    /// Whether head and embedding are one where no configuration says it.
-    tied: bool,
+    /// Where the configuration of the whole decides whether head and embedding are one: what it means if it doesn't say so. `None` where that
+    /// of the text model decides, and the whole's counts only if the text model's doesn't say so.
+    tied: Option<bool>,
 }
 
 /// All such kinds.
@@ -23,19 +24,19 @@ pub(super) const HOLDERS: &[Holder] = &[
         name: "gemma3",
         text: "gemma3_text",
         architecture: "Gemma3ForCausalLM",
-        tied: true,
+        tied: Some(true),
     },
     Holder {
         name: "llama4",
         text: "llama4_text",
         architecture: "Llama4ForCausalLM",
-        tied: false,
+        tied: None,
     },
     Holder {
         name: "mistral3",
         text: "mistral",
         architecture: "MistralForCausalLM",
-        tied: true,
+        tied: Some(true),
     },
 ];
 
@@ -57,14 +58,18 @@ pub(crate) fn text_config(config: &Value) -> Result<Cow<'_, Value>, Vec<Unfit>> 
             return Err(vec![Unfit::new("text_config", "an object", got)]);
         }
     };
-    let outer = |key: &str| config.get(key).cloned();
+    let outer = |key: &str| config.get(key).filter(|value| !value.is_null()).cloned();
+    let tied = outer("tie_word_embeddings");
+    if let Some(default) = holder.tied {
+        text.insert(
+            "tie_word_embeddings".to_owned(),
+            tied.clone().unwrap_or(json!(default)),
+        );
+    }
     let said = [
         ("model_type", Some(json!(holder.text))),
         ("architectures", Some(json!([holder.architecture]))),
-        (
-            "tie_word_embeddings",
-            outer("tie_word_embeddings").or(Some(json!(holder.tied))),
-        ),
+        ("tie_word_embeddings", tied),
         ("quantization_config", outer("quantization_config")),
     ];
     for (key, value) in said {

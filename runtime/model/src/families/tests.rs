@@ -398,6 +398,28 @@ fn a_text_model_stands_in_a_configuration_of_its_own() {
     assert_eq!(outer.layers, inner.layers);
 }
 
+/// transformers 5 writes the default of the text model's class beside the word of the whole, which decides in all but Llama 4.
+#[test]
+fn the_whole_decides_whether_its_head_is_tied() {
+    for (holder, outer, inner, tied) in [
+        ("mistral3", json!(true), json!(false), true),
+        ("mistral3", json!(null), json!(false), true),
+        ("mistral3", json!(false), json!(true), false),
+        ("gemma3", json!(null), json!(false), true),
+        ("gemma3", json!(false), json!(true), false),
+        ("llama4", json!(true), json!(false), false),
+        ("llama4", json!(null), json!(true), true),
+    ] {
+        let mut whole = config(holder, json!({"tie_word_embeddings": outer}));
+        let text = &mut whole["text_config"];
+        text["tie_word_embeddings"] = inner;
+        text.as_object_mut().unwrap().remove("model_type");
+        text["num_experts_per_tok"] = json!(1);
+        let got = describe(&whole).unwrap().spec.tied;
+        assert_eq!(got, tied, "{holder}: {}", whole["tie_word_embeddings"]);
+    }
+}
+
 #[test]
 fn more_than_any_model_has_is_not_made_names_of() {
     let many = json!({"num_hidden_layers": 1 << 20, "num_local_experts": 1 << 20});
@@ -472,8 +494,20 @@ fn a_layer_of_llama_4_has_a_chunk_or_a_temperature() {
     }
     let two = json!({"num_experts_per_tok": 2});
     assert!(unsupported("llama4_text", two).contains("num_experts_per_tok"));
+}
+
+/// As in transformers, all layers see all keys where neither a chunk nor the kinds of layers are stated.
+#[test]
+fn llama_4_without_a_chunk_sees_all_keys() {
     let endless = json!({"attention_chunk_size": null});
-    assert!(unsupported("llama4_text", endless).contains("attention_chunk_size"));
+    let spec = spec("llama4_text", endless);
+    assert!(
+        spec.layers
+            .iter()
+            .all(|layer| layer.attention.chunk.is_none())
+    );
+    let chunked = json!({"attention_chunk_size": null, "layer_types": ["chunked_attention", "full_attention"]});
+    assert!(unsupported("llama4_text", chunked).contains("attention_chunk_size"));
 }
 
 #[test]
