@@ -87,13 +87,23 @@ fn olmoe(keys: &mut Keys<'_>) -> ModelSpec {
 pub(super) const GRANITEMOE: Family = Family::new(
     "granitemoe",
     granitemoe,
-    &[&[FRAME, ATTENTION, GRANITEMOE_EXPERTS]],
+    &[
+        &[FRAME, ATTENTION, GRANITEMOE_EXPERTS],
+        &[FRAME, ATTENTION, GRANITEMOE_STACKED],
+    ],
 );
 
 const GRANITEMOE_EXPERTS: &[Rule] = rules! { "model.layers.{l}.block_sparse_moe.":
     "router.layer.weight" => Router;
     "input_linear.weight" => ExpertsIn;
     "output_linear.weight" => ExpertsOut;
+};
+
+/// Stacked experts, as transformers 5 holds them in memory.
+const GRANITEMOE_STACKED: &[Rule] = rules! { "model.layers.{l}.block_sparse_moe.":
+    "router.weight" => Router;
+    "experts.gate_up_proj" => ExpertsIn;
+    "experts.down_proj" => ExpertsOut;
 };
 
 fn granitemoe(keys: &mut Keys<'_>) -> ModelSpec {
