@@ -7,7 +7,7 @@ use super::corrected::{COUNTS, after_dense, shared};
 use super::deepseek_v3::{LAYOUTS, latent_attention};
 use super::keys::Keys;
 use super::parts::{self, layers, model, softmax};
-use crate::decoder::ModelSpec;
+use crate::decoder::{AttentionSpec, ModelSpec, Rope};
 
 pub(super) const FAMILY: Family = Family::new("deepseek_v2", read, LAYOUTS);
 
@@ -47,6 +47,12 @@ fn experts(keys: &mut Keys<'_>) -> MoeConfig {
 fn read(keys: &mut Keys<'_>) -> ModelSpec {
     let count = layers(keys);
     let attention = latent_attention(keys);
+    // The class has no `rope_interleave`.
+    let rope = attention.rope.map(|rope| Rope {
+        interleaved: true,
+        ..rope
+    });
+    let attention = AttentionSpec { rope, ..attention };
     let experts = experts(keys);
     let bias = keys.flag_or("mlp_bias", false);
     if bias {

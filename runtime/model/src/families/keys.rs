@@ -46,6 +46,11 @@ impl<'a> Keys<'a> {
         self.entries.get(name).filter(|value| !value.is_null())
     }
 
+    /// Whether a key is there and null.
+    pub(super) fn is_null(&self, name: &str) -> bool {
+        self.entries.get(name).is_some_and(Value::is_null)
+    }
+
     /// The object that describes rotary positions, and its name. As in transformers 5, `rope_scaling` (of transformers 4, where θ was a
     /// separate key) comes before `rope_parameters`, unless it is empty.
     pub(super) fn rotation(&self) -> Option<(&'static str, &'a Map<String, Value>)> {
@@ -134,9 +139,11 @@ impl<'a> Keys<'a> {
         default
     }
 
+    /// A flag; `default` where the key is left out. A flag that is null is false, as in transformers.
     pub(super) fn flag_or(&mut self, name: &str, default: bool) -> bool {
-        match self.get(name) {
+        match self.entries.get(name) {
             None => default,
+            Some(Value::Null) => false,
             Some(Value::Bool(flag)) => *flag,
             Some(value) => {
                 self.refuse(name, "true or false", value);

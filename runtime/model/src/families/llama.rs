@@ -177,9 +177,10 @@ fn smollm3(keys: &mut Keys<'_>) -> ModelSpec {
     };
     let stated = keys.get("sliding_window").is_some();
     let sliding = keys.flag_or("use_sliding_window", false) && stated;
-    let windows = windows(keys, count, 4096, |at| sliding && !rotates(at));
+    // Layers that `layer_types` names have a window also where `use_sliding_window` is false.
+    let windows = windows(keys, count, 0, |at| sliding && !rotates(at));
     let layers = windows.into_iter().enumerate().map(|(at, window)| {
-        let mut layer = windowed(&attention, window.filter(|_| sliding), &dense);
+        let mut layer = windowed(&attention, window, &dense);
         if !rotates(at) {
             layer.attention.rope = None;
         }

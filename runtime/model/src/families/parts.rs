@@ -109,14 +109,15 @@ pub(super) fn normed(attention: AttentionSpec, norm: HeadNorm) -> AttentionSpec 
 }
 
 /// The window of every layer: `width` keys unless the configuration gives another width, in the layers that `layer_types` names, or
-/// `default` by index where that key is missing.
+/// `default` by index where that key is missing. A width that is null is refused if any layer has a window.
 pub(super) fn windows(
     keys: &mut Keys<'_>,
     layers: usize,
     width: usize,
     default: impl Fn(usize) -> bool,
 ) -> Vec<Option<usize>> {
-    let window = keys.size_or("sliding_window", width);
+    let null = keys.is_null("sliding_window");
+    let window = (!null).then(|| keys.size_or("sliding_window", width));
     let kinds = keys.texts("layer_types", layers);
     let mut windows = Vec::with_capacity(layers);
     for layer in 0..layers {
@@ -130,10 +131,11 @@ pub(super) fn windows(
                 false
             }
         };
-        if sliding && window == 0 {
-            keys.lack("sliding_window", "at least 1 key", window);
+        if sliding && window.is_none_or(|window| window == 0) {
+            let got = window.map_or("none".to_owned(), |window| window.to_string());
+            keys.lack("sliding_window", "at least 1 key", got);
         }
-        windows.push((sliding && window > 0).then_some(window));
+        windows.push(window.filter(|&window| sliding && window > 0));
     }
     windows
 }

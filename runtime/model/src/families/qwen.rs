@@ -87,7 +87,8 @@ fn last_windowed(keys: &mut Keys<'_>, attention: &AttentionSpec) -> ModelSpec {
     let dense = dense(keys, false);
     let sliding = keys.flag_or("use_sliding_window", false);
     let first = keys.size_or("max_window_layers", 28);
-    let windows = windows(keys, count, 4096, |layer| sliding && layer >= first);
+    let last = sliding && !keys.is_null("sliding_window");
+    let windows = windows(keys, count, 4096, |layer| last && layer >= first);
     let windows = windows.into_iter().map(|window| window.filter(|_| sliding));
     let layers = windows.map(|window| windowed(attention, window, &dense));
     model(keys, layers.collect())

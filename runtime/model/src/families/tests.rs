@@ -179,6 +179,9 @@ fn windows_are_those_of_the_kinds_of_layers() {
     let last = json!({"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 1});
     let dots = json!({"sliding_window": 8, "max_window_layers": 1});
     let null = json!({"sliding_window": null, "max_window_layers": 1});
+    let endless =
+        json!({"sliding_window": null, "use_sliding_window": true, "max_window_layers": 0});
+    let named = json!({"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8, "use_sliding_window": false});
     for (family, other, windows) in [
         ("gpt_oss", kinds, [None, Some(8)]),
         ("gpt_oss", json!({"sliding_window": 8}), [Some(8), None]),
@@ -190,10 +193,31 @@ fn windows_are_those_of_the_kinds_of_layers() {
         ("qwen2", last, [None, Some(8)]),
         ("dots1", dots, [None, Some(8)]),
         ("dots1", null, [None, None]),
+        ("qwen2", endless, [None, None]),
+        ("smollm3", named, [Some(8), None]),
     ] {
         let layers = spec(family, other).layers;
         let got: Vec<_> = layers.iter().map(|layer| layer.attention.window).collect();
         assert_eq!(got, windows, "{family}");
+    }
+    for family in ["gemma2", "gpt_oss"] {
+        let text = unsupported(family, json!({"sliding_window": null}));
+        assert!(text.starts_with("sliding_window"), "{family}: {text}");
+    }
+}
+
+/// Values by transformers 5.24, whose DeepSeek-V2 has no key for the order of rotated pairs.
+#[test]
+fn a_flag_that_is_null_is_false() {
+    for (family, flag, interleaved) in [
+        ("deepseek_v2", json!(false), true),
+        ("deepseek_v3", json!(false), false),
+        ("deepseek_v3", json!(null), false),
+    ] {
+        let spec = spec(family, json!({"rope_interleave": flag}));
+        let rope = spec.layers[0].attention.rope.clone();
+        let got = rope.map(|rope| rope.interleaved);
+        assert_eq!(got, Some(interleaved), "{family} {flag}");
     }
 }
 
@@ -337,6 +361,8 @@ fn routers_are_those_of_their_families() {
         (true, Score::Softmax, true)
     );
     assert_eq!((route.top_k, shared), (2, Some(80)));
+    let null = json!({"norm_topk_prob": null, "first_k_dense_replace": 0});
+    assert!(!router("deepseek_v3", null).1.renormalize);
     for family in ["glm4_moe", "dots1", "minimax_m2"] {
         let (biased, route, _) = router(family, json!({"n_group": 2, "topk_group": 1}));
         assert!(biased && route.score == Score::Sigmoid, "{family}");
