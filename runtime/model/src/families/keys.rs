@@ -139,6 +139,14 @@ impl<'a> Keys<'a> {
         default
     }
 
+    /// A number above 0 that can't be left out.
+    pub(super) fn positive(&mut self, name: &str) -> f64 {
+        if self.get(name).is_none() {
+            self.refuse(name, "a positive number", &Value::Null);
+        }
+        self.positive_or(name, 1.0)
+    }
+
     /// A flag; `default` where the key is left out. A flag that is null is false, as in transformers.
     pub(super) fn flag_or(&mut self, name: &str, default: bool) -> bool {
         match self.entries.get(name) {

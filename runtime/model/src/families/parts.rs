@@ -322,12 +322,12 @@ fn scaling(keys: &mut Keys<'_>, context: Context, pairs: usize) -> RopeScaling {
         // These stretch nothing within the longest sequence of the model, and it takes no longer ones.
         "default" | "dynamic" => RopeScaling::None,
         "linear" => RopeScaling::Linear {
-            factor: keys.positive_or("factor", 1.0),
+            factor: keys.positive("factor"),
         },
         "llama3" => RopeScaling::Llama3 {
-            factor: keys.positive_or("factor", 1.0),
-            low: keys.positive_or("low_freq_factor", 1.0),
-            high: keys.positive_or("high_freq_factor", 4.0),
+            factor: keys.positive("factor"),
+            low: keys.positive("low_freq_factor"),
+            high: keys.positive("high_freq_factor"),
             original: context.original(keys),
         },
         "yarn" => yarn(keys, context),
@@ -343,7 +343,12 @@ fn scaling(keys: &mut Keys<'_>, context: Context, pairs: usize) -> RopeScaling {
 
 fn yarn(keys: &mut Keys<'_>, context: Context) -> RopeScaling {
     let original = context.original(keys);
-    let factor = keys.positive_or("factor", context.longest / original);
+    // A factor that is null follows from the lengths, one that is left out is a mistake.
+    let factor = if keys.is_null("factor") {
+        context.longest / original
+    } else {
+        keys.positive("factor")
+    };
     let given = keys.optional_number("attention_factor");
     let over = keys.number_or("mscale", 0.0);
     let under = keys.number_or("mscale_all_dim", 0.0);

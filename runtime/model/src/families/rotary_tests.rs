@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::tests::{config, spec, unsupported};
 use super::*;
-use crate::decoder::{AttentionSpec, Rope};
+use crate::decoder::{AttentionSpec, Rope, RopeScaling};
 
 /// Attention of a layer in a model of heads with 8 elements, with the values `other` in some of its keys.
 fn attention(family: &str, layer: usize, mut other: Value) -> AttentionSpec {
@@ -135,6 +135,26 @@ fn rotary_keys_without_a_clear_meaning_are_refused() {
         let rope = spec(family, half.clone()).layers[0].attention.rope.clone();
         assert_eq!(rope.map(|rope| rope.rotated), Some(8), "{family}");
     }
+}
+
+#[test]
+fn a_stretched_context_needs_its_numbers() {
+    let low = json!({"rope_type": "llama3", "factor": 8.0, "high_freq_factor": 4.0});
+    for (rope, key) in [
+        (json!({"rope_type": "linear"}), "factor"),
+        (json!({"rope_type": "yarn"}), "factor"),
+        (low, "low_freq_factor"),
+    ] {
+        let faults = describe(&config("llama", json!({"rope_scaling": rope}))).unwrap_err();
+        let fault = faults[0].to_string();
+        let told = format!("rope_scaling.{key}: expected a positive number");
+        assert!(fault.starts_with(&told), "{fault}");
+    }
+    // transformers takes the ratio of the lengths for null: 256 / 64.
+    let null = json!({"rope_scaling": {"rope_type": "yarn", "factor": null,
+        "original_max_position_embeddings": 64}});
+    let scaling = attention("llama", 0, null).rope.unwrap().scaling;
+    assert!(matches!(scaling, RopeScaling::Yarn { factor: 4.0, .. }));
 }
 
 /// Llama turns by θ = 10⁴ where no key says it, Mixtral by 10⁶.

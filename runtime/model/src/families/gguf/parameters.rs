@@ -197,7 +197,10 @@ impl<'a> Parameters<'a> {
         let original = self.number("rope.scaling.original_context_length");
         match kind {
             "none" => None,
-            "linear" => Some(json!({"rope_type": kind, "factor": factor})),
+            "linear" => {
+                let factor = factor.or(linear).unwrap_or(1.0);
+                Some(json!({"rope_type": kind, "factor": factor}))
+            }
             "yarn" => Some(json!({
                 "rope_type": kind,
                 "factor": factor,
