@@ -160,14 +160,14 @@ fn a_stretched_context_needs_its_numbers() {
 /// Llama turns by θ = 10⁴ where no key says it, Mixtral by 10⁶.
 #[test]
 fn a_model_that_gets_experts_keeps_its_theta() {
-    let sizes = || Sizes {
+    let sizes = Sizes {
         experts: 4,
         inter: 16,
         top_k: 2,
     };
     for rope in [json!(null), json!({"rope_type": "default"})] {
         let dense = config("llama", json!({"rope_parameters": rope}));
-        let (_, spec) = upcycled(&dense, sizes()).unwrap();
+        let (_, spec) = upcycled(&dense, sizes).unwrap();
         let rope = spec.layers[0].attention.rope.clone();
         assert_eq!(rope.map(|rope| rope.theta), Some(1e4));
     }
