@@ -71,10 +71,13 @@ pub(crate) fn tokenizer(
         ..Vocabulary::default()
     };
     let mut json = gguf::tokenizer_json(&vocabulary)?;
-    // A text's first word gets the space, where the older rule gives it to the first word after each special token, too.
-    if vocabulary.add_space && flag("legacy") != Some(true) {
+    // A text's first word gets the space, where the older rule gives it to the first word after each special token, too. None gets a second
+    // one.
+    if vocabulary.add_space {
+        let older = flag("legacy") == Some(true);
+        let scheme = if older { "always" } else { "first" };
         json["normalizer"] = Value::Null;
-        json["pre_tokenizer"] = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false});
+        json["pre_tokenizer"] = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": false});
     }
     Ok((json, named))
 }
