@@ -200,8 +200,30 @@ fn messages_keep_what_they_have() {
     let made = Message::new("tool", "x")
         .with("name", "f")
         .with("content", ["y"]);
-    let expected = r#"[{"z": 1, "role": "user", "content": [{"type": "text", "text": "a"}], "a": null}, {"role": "tool", "content": ["y"], "name": "f"}]"#;
+    let expected = r#"[{"z": 1, "role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "tool", "content": ["y"], "name": "f"}]"#;
     assert_eq!(template.render(&Chat::new([read, made])).unwrap(), expected);
+    // What `apply_chat_template` of transformers 5.24 shows to templates.
+    for (message, expected) in [
+        (
+            r#"{"role": "assistant", "content": null, "reasoning_content": "R"}"#,
+            r#"[{"thinking": "R", "role": "assistant", "reasoning_content": "R"}]"#,
+        ),
+        (
+            r#"{"role": "assistant", "thinking": "T", "content": "x"}"#,
+            r#"[{"thinking": "T", "role": "assistant", "content": "x", "reasoning_content": "T"}]"#,
+        ),
+        (
+            r#"{"role": "assistant", "content": "x", "reasoning": "Q", "thinking": "T", "reasoning_content": null}"#,
+            r#"[{"thinking": "T", "role": "assistant", "content": "x", "reasoning": "Q", "reasoning_content": "T"}]"#,
+        ),
+        (
+            r#"{"role": "assistant", "content": "x", "reasoning_content": ""}"#,
+            r#"[{"thinking": "", "role": "assistant", "content": "x", "reasoning_content": ""}]"#,
+        ),
+    ] {
+        let message: Message = serde_json::from_str(message).unwrap();
+        assert_eq!(template.render(&Chat::new([message])).unwrap(), expected);
+    }
     for json in ["3", "[]", "{}", r#"{"role": 3}"#, "null"] {
         assert!(serde_json::from_str::<Message>(json).is_err(), "{json}");
     }
@@ -294,6 +316,19 @@ const AS_IN_PYTHON: &[(&str, &str)] = &[
         "{% for a, b in {'k': 1}.items() %}{{ a ~ b }}{{ loop.last }}{% endfor %}",
         "k1True",
     ),
+    (
+        "{% set p = {'items': {'type': 'n'}} %}{{ p.items.type }}|{{ p['items'].type }}|{{ p.items is defined }}|{{ p.items is callable }}",
+        "|n|True|True",
+    ),
+    (
+        "{% for k, v in {'items': 1}.items() %}{{ k ~ v }}{% endfor %}|{{ {}.keys is mapping }}",
+        "items1|False",
+    ),
+    (
+        "{% set ns = namespace(values=[1]) %}{% set ns.values = ns.values + [2] %}{{ ns.values }}|{{ ns.get is defined }}",
+        "[1, 2]|False",
+    ),
+    ("{{ debug is defined }}", "False"),
 ];
 
 #[test]

@@ -11,6 +11,9 @@ use super::map;
 use super::python::{DEEPEST, invalid};
 use crate::marks::Names;
 
+/// Names of a field with an author's reasoning; the first one that a message has counts.
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
 /// One message of a conversation: its role, its content, and further fields that a template may read.
 #[derive(Clone, Debug)]
 pub struct Message {
@@ -29,7 +32,8 @@ impl Message {
         }
     }
 
-    /// This message with another field, like `tool_calls` or `reasoning_content`, or with another content, like a list of parts.
+    /// This message with another field, like `tool_calls` or `reasoning_content`, or with another content, like a list of parts. Templates
+    /// don't see a field that is none.
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
         let value = Value::from(Serde(value));
         match self.fields.iter_mut().find(|(known, _)| known == name) {
@@ -45,8 +49,18 @@ impl Message {
         role.and_then(|(_, role)| role.as_str()).unwrap_or_default()
     }
 
+    /// The message for a template, in the form that `transformers` gives it: without fields that are none, and with the author's reasoning
+    /// under each name by which templates read it.
     fn value(&self) -> Value {
-        map(self.fields.iter().cloned())
+        let fields = self.fields.iter().filter(|(_, value)| !value.is_none());
+        let reasoning = REASONING.iter().find_map(|name| {
+            let found = fields.clone().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.clone())
+        });
+        let field = |name: &str| reasoning.clone().map(|value| (name.to_owned(), value));
+        // Of two fields with one name the first gives the place, the last the value.
+        let (first, last) = (field("thinking"), field("reasoning_content"));
+        map(first.into_iter().chain(fields.cloned()).chain(last))
     }
 }
 

@@ -1,11 +1,40 @@
 //! Methods of Python's texts and lists, where the engine's library lacks them or has them in another way.
 
-use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
+use std::fmt;
+use std::sync::Arc;
+
+use minijinja::value::{Kwargs, Object, ObjectRepr, Tuple, ValueKind, from_args};
 use minijinja::{Error, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use super::filters::lines;
 use super::python::{invalid, is_space};
+
+/// A method of a dictionary that a template names and doesn't call.
+#[derive(Debug)]
+struct Method(String);
+
+impl Object for Method {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<built-in method {} of dict object>", self.0)
+    }
+}
+
+/// What a value has under the name of a dictionary's method: in Python the method counts before a key of a dictionary.
+fn member(value: &Value, arguments: &[Value]) -> Result<Value, Error> {
+    let (name,): (&str,) = from_args(arguments)?;
+    // Namespaces and loops are maps to the engine, too, and have no such methods; only the names of types tell them apart.
+    let object = value.as_object();
+    if object.is_some_and(|object| object.type_name().contains("Map<")) {
+        Ok(Value::from_object(Method(name.to_owned())))
+    } else {
+        value.get_attr(name)
+    }
+}
 
 /// Calls the method `name` of a value.
 pub(super) fn call(
@@ -15,6 +44,7 @@ pub(super) fn call(
     arguments: &[Value],
 ) -> Result<Value, Error> {
     let found = match value.kind() {
+        _ if name == "_member" => Some(member(value, arguments)?),
         ValueKind::String => {
             let text = value.as_str().unwrap_or_default();
             of_text(state, text, name, arguments)?

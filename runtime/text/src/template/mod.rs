@@ -181,6 +181,8 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     environment.add_test("sequence", python::is_sequence);
     environment.add_test("callable", python::is_callable);
     environment.add_function("raise_exception", python::raise_exception);
+    // Jinja doesn't have this function.
+    environment.remove_global("debug");
     Ok(environment)
 }
 

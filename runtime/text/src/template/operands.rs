@@ -1,7 +1,7 @@
 //! Changes to a template's text for what the engine can't be told otherwise: operands of `~` are printed like in Python, loops know how
-//! long a text is, and `%` formats a text.
+//! long a text is, `%` formats a text, and a dictionary's methods count before its keys.
 //!
-//! Each change puts a filter around a part of an expression, on the same line. The parts are found by their tokens, as operators of lower
+//! Each change puts a filter around a part of an expression, or a call in place of a name, on the same line. The parts are found by their tokens, as operators of lower
 //! rank, commas and brackets delimit them.
 
 /// A string, a name or number, or a sign.
@@ -38,6 +38,21 @@ struct Operand {
     formats: bool,
 }
 
+/// Names of a dictionary's methods, and calls that give what a value has under these names.
+const MEMBERS: [(&str, &str); 11] = [
+    ("clear", "_member('clear')"),
+    ("copy", "_member('copy')"),
+    ("fromkeys", "_member('fromkeys')"),
+    ("get", "_member('get')"),
+    ("items", "_member('items')"),
+    ("keys", "_member('keys')"),
+    ("pop", "_member('pop')"),
+    ("popitem", "_member('popitem')"),
+    ("setdefault", "_member('setdefault')"),
+    ("update", "_member('update')"),
+    ("values", "_member('values')"),
+];
+
 /// The template with these changes.
 pub(super) fn with_filters(template: &str) -> String {
     let mut edits = Vec::new();
@@ -57,6 +72,7 @@ pub(super) fn with_filters(template: &str) -> String {
                 after.map_or(template.len(), |after| end + after)
             } else {
                 operands(&tokens, is_block, &mut edits);
+                members(&tokens, keyword == Some("set"), &mut edits);
                 if keyword == Some("for") {
                     iterated(&tokens, &mut edits);
                 }
@@ -252,6 +268,27 @@ impl Operand {
     }
 }
 
+/// Puts calls in place of the names of a dictionary's methods that aren't called themselves, as in `d.items`.
+fn members(tokens: &[Token<'_>], is_set: bool, edits: &mut Vec<Edit>) {
+    let is_sign = |at: usize, text: &str| {
+        let token = tokens.get(at);
+        token.is_some_and(|token| token.kind == Kind::Sign && token.text == text)
+    };
+    // What is before the sign gets the value, and stays a name.
+    let set = (0..tokens.len()).find(|at| is_set && is_sign(*at, "="));
+    for at in set.unwrap_or(0).max(1)..tokens.len() {
+        let token = tokens[at];
+        let known = MEMBERS.iter().find(|(name, _)| *name == token.text);
+        if let Some(&(_, text)) = known.filter(|_| is_sign(at - 1, ".") && !is_sign(at + 1, "(")) {
+            edits.push(Edit {
+                start: token.start,
+                end: token.end,
+                text,
+            });
+        }
+    }
+}
+
 /// Puts what a loop goes over through the filter `_each`.
 fn iterated(tokens: &[Token<'_>], edits: &mut Vec<Edit>) {
     let mut depth = 0_usize;
@@ -341,6 +378,14 @@ mod tests {
                 "{{ 'a' '%s' |_percent( (1, 2)) }}",
             ),
             ("{{ a.in ~ b.not }}", "{{ (a.in)|string ~ (b.not)|string }}"),
+            (
+                "{{ d.items ~ d.items() ~ d['items'] ~ items }}",
+                "{{ (d._member('items'))|string ~ (d.items())|string ~ (d['items'])|string ~ (items)|string }}",
+            ),
+            (
+                "{% set ns.values = f(get=ns.values) %}",
+                "{% set ns.values = f(get=ns._member('values')) %}",
+            ),
         ] {
             assert_eq!(with_filters(template), expected);
         }
