@@ -28,25 +28,33 @@ pub(crate) fn older(files: &Files) -> Result<Option<Older>, Error> {
     let (vocabulary, merges) = (files.object("vocab.json")?, files.text("merges.txt")?);
     match (vocabulary, merges) {
         (Some(vocabulary), Some(merges)) => {
-            let json = pairs(files, vocabulary, &merges)?;
+            let (json, ends) = pairs(files, vocabulary, &merges)?;
             let label = files.label("vocab.json");
-            let ends = Vec::new();
             Ok(Some(Older { json, label, ends }))
         }
         _ => Ok(None),
     }
 }
 
-/// The tokenizer of GPT-2's files: words are cut as the class in `tokenizer_config.json` does, by Qwen 2's rule or else by GPT-2's.
-fn pairs(files: &Files, vocabulary: Value, merges: &str) -> Result<Value, Error> {
+/// The token that has these names in both classes where the files don't name another one, if the vocabulary has it.
+const END: &str = "<|endoftext|>";
+
+/// The tokenizer of GPT-2's files, with the names of its tokens: words are cut as the class in `tokenizer_config.json` does, by Qwen 2's
+/// rule or else by GPT-2's.
+fn pairs(
+    files: &Files,
+    vocabulary: Value,
+    merges: &str,
+) -> Result<(Value, Vec<(String, Value)>), Error> {
     let config = files.config()?;
-    let class = config
-        .as_ref()
-        .and_then(|config| config.get("tokenizer_class"));
-    let class = class.and_then(Value::as_str).unwrap_or_default();
-    let pre = match class.strip_suffix("Fast").unwrap_or(class) {
-        "" | "GPT2Tokenizer" | "PreTrainedTokenizer" => "gpt-2",
-        "Qwen2Tokenizer" => "qwen2",
+    let setting = |name: &str| config.as_ref().and_then(|config| config.get(name));
+    let class = setting("tokenizer_class").and_then(Value::as_str);
+    let class = class.unwrap_or_default();
+    let (pre, names) = match class.strip_suffix("Fast").unwrap_or(class) {
+        "" | "GPT2Tokenizer" | "PreTrainedTokenizer" => {
+            ("gpt-2", ["bos_token", "eos_token", "unk_token"])
+        }
+        "Qwen2Tokenizer" => ("qwen2", ["eos_token", "pad_token", "unk_token"]),
         other => {
             let what = format!("tokenizer_class in {}", files.label(CONFIG));
             let expected = "GPT2Tokenizer or Qwen2Tokenizer beside vocab.json and merges.txt; save_pretrained of transformers writes a tokenizer.json";
@@ -70,9 +78,32 @@ fn pairs(files: &Files, vocabulary: Value, merges: &str) -> Result<Value, Error>
             })
         })
         .collect();
+    // A name that the configuration gives to no token stays without one.
+    let unnamed = names.into_iter().filter(|name| setting(name).is_none());
+    let ends = unnamed.filter(|_| vocabulary.get(END).is_some());
+    let ends = ends.map(|name| (name.to_owned(), json!(END))).collect();
     let mut json = byte_pairs(pre, vocabulary, json!(merges?))?;
     json["version"] = json!("1.0");
     json["added_tokens"] = json!([]);
     json["post_processor"] = byte_level();
-    Ok(json)
+    if setting("add_prefix_space").and_then(Value::as_bool) == Some(true) {
+        spaced(&mut json, pre);
+    }
+    Ok((json, ends))
+}
+
+/// Gives texts a space before them, as GPT-2's class does, or, as Qwen 2's does, all words that begin without one.
+fn spaced(json: &mut Value, pre: &str) {
+    let mut bytes = byte_level();
+    bytes["add_prefix_space"] = json!(true);
+    if pre == "gpt-2" {
+        // This stage cuts words, too, by the same rule.
+        bytes["use_regex"] = json!(true);
+        json["pre_tokenizer"] = bytes;
+    } else if let Some(last) = json["pre_tokenizer"]["pretokenizers"]
+        .as_array_mut()
+        .and_then(|stages| stages.last_mut())
+    {
+        *last = bytes;
+    }
 }

@@ -263,13 +263,16 @@ fn vocabulary_and_merges_are_a_tokenizer() {
     });
     let merges = format!("#version: 0.2\n{}", merges.collect::<String>());
     let vocabulary = whole["model"]["vocab"].to_string();
-    let with = |class: &str, merges: &str| {
-        let config = json!({"tokenizer_class": class, "eos_token": "<|im_end|>"});
+    let set = |config: Value, merges: &str| {
         Tokenizer::from_files(&Files::in_memory([
             ("vocab.json", vocabulary.clone().into_bytes()),
             ("merges.txt", merges.as_bytes().to_vec()),
             ("tokenizer_config.json", config.to_string().into_bytes()),
         ]))
+    };
+    let with = |class: &str, merges: &str| {
+        let config = json!({"tokenizer_class": class, "eos_token": "<|im_end|>"});
+        set(config, merges)
     };
     let tokenizer = with("GPT2Tokenizer", &merges).unwrap();
     assert_eq!(tokenizer.eos_ids(), [2]);
@@ -286,6 +289,23 @@ fn vocabulary_and_merges_are_a_tokenizer() {
         compared += 1;
     }
     assert!(compared > 10, "{compared} texts");
+    // Expected ids are those of the classes in transformers 5.24.
+    let [gpt2, qwen2] = ["GPT2Tokenizer", "Qwen2Tokenizer"].map(|class| {
+        let named = set(json!({"tokenizer_class": class}), &merges).unwrap();
+        assert_eq!(named.encode("a<|endoftext|>b", true).unwrap(), [67, 0, 68]);
+        assert_eq!(named.eos_ids(), [0], "{class}");
+        let nothing = json!({"tokenizer_class": class, "eos_token": null});
+        let none = set(nothing, &merges).unwrap().eos_ids().len();
+        assert_eq!(none, 0, "{class}");
+        let spaced = json!({"tokenizer_class": class, "add_prefix_space": true});
+        let spaced = set(spaced, &merges).unwrap();
+        let ids = spaced.encode("Call me\nIshmael", true).unwrap();
+        (named.bos_id(), ids)
+    });
+    let ids = vec![449, 389, 346, 201, 43, 85, 74, 79, 67, 395];
+    assert_eq!(gpt2, (Some(0), ids));
+    let ids = vec![449, 389, 346, 223, 201, 299, 85, 74, 79, 67, 395];
+    assert_eq!(qwen2, (None, ids));
     for (class, merges, said) in [
         (
             "BartTokenizer",

@@ -1,8 +1,8 @@
 //! Changes to a template's text for what the engine can't be told otherwise: operands of `~` are printed like in Python, loops know how
 //! long a text is, `%` formats a text, and a dictionary's methods count before its keys.
 //!
-//! Each change puts a filter around a part of an expression, or a call in place of a name, on the same line. The parts are found by their tokens, as operators of lower
-//! rank, commas and brackets delimit them.
+//! Each change puts a filter around a part of an expression, or a call in place of a name, on the same line. The parts are found by their
+//! tokens, as operators of lower rank, commas and brackets delimit them.
 
 /// A string, a name or number, or a sign.
 #[derive(Clone, Copy, PartialEq, Eq)]
