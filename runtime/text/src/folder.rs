@@ -15,7 +15,8 @@ const TOKENIZER: &str = "tokenizer.json";
 impl Tokenizer {
     /// Reads the tokenizer of a Hugging Face folder: `tokenizer.json`, or in older folders `tokenizer.model` (SentencePiece's BPE) or
     /// `vocab.json` and `merges.txt` (byte-level BPE). Tokens that only `tokenizer_config.json`, `special_tokens_map.json` or
-    /// `added_tokens.json` list are added, and `add_bos_token` and `add_eos_token` say what an encoding begins and ends with.
+    /// `added_tokens.json` list are added. `tokenizer.json` says what an encoding begins and ends with, in older folders `add_bos_token` and
+    /// `add_eos_token` do.
     ///
     /// The ids that end an answer are those of `eos_token_id` in `generation_config.json` and `config.json`, and of `eos_token`; each of
     /// these files may be missing. Settings of truncation and padding in `tokenizer.json` are ignored.
@@ -32,8 +33,8 @@ impl Tokenizer {
     /// As [`Tokenizer::from_folder`].
     pub fn from_files(files: &Files) -> Result<Self, Error> {
         let mut named = files.special_tokens()?;
-        let (mut json, label) = match files.object(TOKENIZER)? {
-            Some(json) => (json, files.label(TOKENIZER)),
+        let (mut json, label, is_whole) = match files.object(TOKENIZER)? {
+            Some(json) => (json, files.label(TOKENIZER), true),
             None => {
                 let found = older(files)?.ok_or_else(|| {
                     let expected = "tokenizer.json, tokenizer.model, or vocab.json and merges.txt";
@@ -44,7 +45,7 @@ impl Tokenizer {
                         named.push((key, token));
                     }
                 }
-                (found.json, found.label)
+                (found.json, found.label, false)
             }
         };
         add_tokens(&mut json, files, &named)?;
@@ -57,7 +58,7 @@ impl Tokenizer {
             id_of("bos_token", &tokenizer),
             id_of("eos_token", &tokenizer),
         );
-        if let Some(processor) = post_processor(files, &tokenizer, [bos, end])? {
+        if !is_whole && let Some(processor) = post_processor(files, &tokenizer, [bos, end])? {
             tokenizer = tokenizer.processed(processor, &label)?;
         }
         let mut ids = Vec::new();
@@ -78,8 +79,8 @@ impl Tokenizer {
     }
 }
 
-/// The post-processor for `add_bos_token` and `add_eos_token`, given the ids of the two tokens; `None` where `tokenizer_config.json` has
-/// neither flag, so that `tokenizer.json` decides.
+/// The post-processor for `add_bos_token` and `add_eos_token` of an older folder, given the ids of the two tokens; `None` where
+/// `tokenizer_config.json` has neither flag, so that the other files decide.
 fn post_processor(
     files: &Files,
     tokenizer: &Tokenizer,

@@ -197,27 +197,40 @@ fn named_tokens_are_special() {
     }
 }
 
+/// Expected ids are those of `AutoTokenizer` in transformers 5.24.
 #[test]
-fn settings_say_what_a_text_begins_and_ends_with() {
-    let with = |settings: Value| {
-        let files = [("tokenizer_config.json", settings)];
-        let tokenizer = Tokenizer::from_folder(folder("byte_level", &files).path());
-        let ids = tokenizer.unwrap().encode("a", true).unwrap();
+fn settings_of_older_folders_say_what_a_text_begins_and_ends_with() {
+    let whole = json(&vectors().join("byte_level.json"));
+    let vocabulary = whole["model"]["vocab"].to_string().into_bytes();
+    let older = [("vocab.json", vocabulary), ("merges.txt", Vec::new())];
+    let whole = [("tokenizer.json", whole.to_string().into_bytes())];
+    let ends = |files: &[(&str, Vec<u8>)], settings: &Value| {
+        let settings = settings.to_string().into_bytes();
+        let files = files.iter().cloned();
+        let files = files.chain([("tokenizer_config.json", settings)]);
+        let tokenizer = Tokenizer::from_files(&Files::in_memory(files)).unwrap();
+        let ids = tokenizer.encode("a", true).unwrap();
         ids.into_iter().filter(|id| *id < 3).collect::<Vec<u32>>()
     };
     let [start, end] = ["<|im_start|>", "<|im_end|>"];
-    // `tokenizer.json` begins a text with <|endoftext|>, which has the id 0.
-    assert_eq!(with(json!({"bos_token": start, "eos_token": end})), [0]);
-    let both =
-        json!({"bos_token": start, "eos_token": end, "add_bos_token": true, "add_eos_token": true});
-    assert_eq!(with(both), [1, 2]);
-    let neither = json!({"bos_token": start, "eos_token": end, "add_bos_token": false});
-    assert_eq!(with(neither), [0_u32; 0]);
-    assert_eq!(
-        with(json!({"add_bos_token": true})),
-        [0_u32; 0],
-        "there is no token"
-    );
+    let cases: [(Value, &[u32]); 5] = [
+        (json!({"bos_token": start, "eos_token": end}), &[]),
+        (
+            json!({"bos_token": start, "eos_token": end, "add_bos_token": true, "add_eos_token": true}),
+            &[1, 2],
+        ),
+        (json!({"bos_token": start, "add_bos_token": false}), &[]),
+        (
+            json!({"bos_token": null, "eos_token": null, "add_bos_token": true}),
+            &[],
+        ),
+        (json!({"add_bos_token": true}), &[0]),
+    ];
+    for (settings, expected) in cases {
+        assert_eq!(ends(&older, &settings), expected, "{settings}");
+        // This `tokenizer.json` begins a text with <|endoftext|>, which has the id 0, whatever the settings are.
+        assert_eq!(ends(&whole, &settings), [0], "{settings}");
+    }
 }
 
 #[test]
