@@ -17,6 +17,24 @@ const NORMAL: u64 = 1;
 const UNIGRAM: u64 = 1;
 const BPE: u64 = 2;
 
+/// Families of which `transformers` reads the file by SentencePiece's rules; of others it takes the rules of Llama's class.
+const BY_THE_FILE: [&str; 14] = [
+    "ernie4_5",
+    "ernie4_5_moe",
+    "glm4_moe",
+    "glm4_moe_lite",
+    "granite",
+    "granitemoe",
+    "minimax_m2",
+    "ministral3",
+    "mistral",
+    "mistral3",
+    "mixtral",
+    "olmo2",
+    "olmo3",
+    "phi3",
+];
+
 /// What a model file says.
 #[derive(Default)]
 struct Model {
@@ -32,11 +50,12 @@ struct Model {
 }
 
 /// The tokenizer of the model file `bytes`, called `label` in errors, in the form of a `tokenizer.json`, and the tokens around a text by
-/// their names. `config` is the `tokenizer_config.json` beside the file.
+/// their names. `config` is the `tokenizer_config.json` beside the file, `family` the `model_type` of the model.
 pub(crate) fn tokenizer(
     bytes: &[u8],
     label: &str,
     config: Option<&Value>,
+    family: &str,
 ) -> Result<(Value, Vec<(String, Value)>), Error> {
     let model = checked(bytes, label)?;
     let piece = |id: Option<u32>| model.pieces.get(usize::try_from(id?).ok()?);
@@ -71,10 +90,11 @@ pub(crate) fn tokenizer(
         ..Vocabulary::default()
     };
     let mut json = gguf::tokenizer_json(&vocabulary)?;
-    // A text's first word gets the space, where the older rule gives it to the first word after each special token, too. None gets a second
-    // one.
-    if vocabulary.add_space {
-        let older = flag("legacy") == Some(true);
+    // A text's first word gets the space, where the older rule gives it to the first word after each special token, too. Llama's class gives
+    // none to a word that has one.
+    let by_the_file = BY_THE_FILE.contains(&family);
+    let older = flag("legacy").unwrap_or(by_the_file);
+    if vocabulary.add_space && !(by_the_file && older) {
         let scheme = if older { "always" } else { "first" };
         json["normalizer"] = Value::Null;
         json["pre_tokenizer"] = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": false});

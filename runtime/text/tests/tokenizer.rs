@@ -384,6 +384,19 @@ fn a_model_file_of_sentencepiece_is_a_tokenizer() {
     assert_eq!((legacy.bos_id(), legacy.eos_ids()), (Some(1), &[2][..]));
     // Since then a word after a special token has no space of its own.
     let newer = with(model_file(2), json!({"add_bos_token": true})).unwrap();
+    // Of Mistral's files the rule is SentencePiece's own, which the vectors have.
+    let mistral = Tokenizer::from_files(&Files::in_memory([
+        ("tokenizer.model", model_file(2)),
+        (
+            "tokenizer_config.json",
+            br#"{"add_bos_token": true}"#.to_vec(),
+        ),
+        ("config.json", br#"{"model_type": "mistral"}"#.to_vec()),
+    ]))
+    .unwrap();
+    let expected = json(&vectors().join("byte_fallback.vectors.json"));
+    let expected: Vectors = serde_json::from_value(expected).unwrap();
+    compare(&mistral, &expected, "tokenizer.model");
     // Expected ids and texts are those of LlamaTokenizer's stages in transformers 5.24, on the same vocabulary.
     let two_spaces = &[1, 321, 322, 317, 309, 321, 344, 310, 403, 437, 321];
     let the_whale = &[1, 331, 2, 414, 295, 359];
