@@ -276,8 +276,8 @@ fn members(tokens: &[Token<'_>], is_set: bool, edits: &mut Vec<Edit>) {
     };
     // What is before the sign gets the value, and stays a name.
     let set = (0..tokens.len()).find(|at| is_set && is_sign(*at, "="));
-    for at in set.unwrap_or(0).max(1)..tokens.len() {
-        let token = tokens[at];
+    let start = set.unwrap_or(0).max(1);
+    for (at, token) in tokens.iter().enumerate().skip(start) {
         let known = MEMBERS.iter().find(|(name, _)| *name == token.text);
         if let Some(&(_, text)) = known.filter(|_| is_sign(at - 1, ".") && !is_sign(at + 1, "(")) {
             edits.push(Edit {
