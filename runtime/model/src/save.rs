@@ -43,7 +43,8 @@ pub fn check_target(target: &Path) -> Result<(), Error> {
 /// Writes the model that `config` describes into the folder `target`, which must be new or empty and appears only when it is complete.
 ///
 /// Weights are written as f32, in the tensors of the family's published checkpoints; one place of the model is in memory at a time.
-/// `config` becomes `config.json`, without its entries about quantisation and with f32 as the dtype. Of a model for images and text, the
+/// `config` becomes `config.json`, without its entries about quantisation, with f32 as the dtype, and untied where the model has a head of
+/// its own. Of a model for images and text, the
 /// text model alone is written, with its own configuration.
 ///
 /// # Errors
@@ -56,7 +57,11 @@ pub fn save(
     target: &Path,
 ) -> Result<PathBuf, Error> {
     let config = text_config(config).map_err(Misfits::of_config)?;
-    let Described { family, spec, .. } = describe_all(&config)?;
+    let Described {
+        family, mut spec, ..
+    } = describe_all(&config)?;
+    let said = spec.tied;
+    spec.tied = values.own_head().map_or(said, |own| !own);
     // Layouts of 4-bit codes can be read but not written.
     let is_of_floats = |wanted: &Vec<Wanted>| wanted.iter().all(|one| one.scales.is_none());
     let mut layouts = family.layouts.iter().map(|rules| expand(rules, &spec));
@@ -81,7 +86,11 @@ pub fn save(
         }
     }
     writer.finish()?;
-    let written = format!("{:#}\n", of_floats(&config));
+    let mut config = of_floats(&config);
+    if spec.tied != said {
+        config["tie_word_embeddings"] = Value::from(spec.tied);
+    }
+    let written = format!("{config:#}\n");
     write_whole(&folder.path().join(CONFIG_FILE), written.as_bytes())?;
     if let Some(from) = beside.folder {
         copy_beside(from, folder.path())?;

@@ -88,7 +88,9 @@ pub fn upcycle(files: &ModelFiles, how: Upcycling, target: &Path) -> Result<Upcy
         .find_map(|of| of.feed_forward.width());
     let inter = inter.ok_or_else(|| unfit("a dense model", "layers without experts", "none"))?;
     let sizes = how.sizes(inter)?;
-    let (config, spec) = upcycled(&config, sizes).map_err(Misfits::of_config)?;
+    let (config, mut spec) = upcycled(&config, sizes).map_err(Misfits::of_config)?;
+    // A head that is stored counts, whatever the configuration says.
+    spec.tied = files.spec().tied;
     let mut values = Mixture {
         dense: files.values(),
         spec: &spec,
@@ -138,6 +140,10 @@ impl Values for Mixture<'_> {
             }
             _ => self.dense.values(place),
         }
+    }
+
+    fn own_head(&self) -> Option<bool> {
+        self.dense.own_head()
     }
 }
 

@@ -162,6 +162,11 @@ pub trait Values {
     /// # Errors
     /// The error that keeps the values from being read.
     fn values(&mut self, place: Place) -> Result<Vec<f32>, Error>;
+
+    /// Whether the model has a head that isn't its embedding, whatever its configuration says; `None` where the configuration decides.
+    fn own_head(&self) -> Option<bool> {
+        None
+    }
 }
 
 /// [`Weights`] on a device, made from any [`Values`] on the host.
@@ -234,6 +239,10 @@ impl Values for &Model {
             let data = held.without_autodiff().try_into_data();
             Ok(data.map_err(Error::device)?.iter().collect())
         })
+    }
+
+    fn own_head(&self) -> Option<bool> {
+        Some(!self.spec().tied)
     }
 }
 

@@ -454,4 +454,8 @@ impl Values for FileValues<'_> {
         let read = stream::values(files.checkpoint(), plan, place, &mut |_| ());
         Ok(read?.0)
     }
+
+    fn own_head(&self) -> Option<bool> {
+        Some(!self.0.spec().tied)
+    }
 }
