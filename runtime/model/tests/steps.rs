@@ -102,7 +102,7 @@ fn a_cache_that_grows_gives_the_bits_of_the_whole() {
         let model = load(&folder, &device);
         let tokens = tokens(&folder);
         let whole = bits(model.forward(ids(&tokens, 1, &device)).unwrap().logits);
-        let mut cache = cache(&model, Pages::paged(1, 1, 16).unwrap(), &device);
+        let mut cache = cache(&model, Pages::paged(1, 1, 16).unwrap(), &device).up_to(48);
         let first = model.step(ids(&tokens[..16], 1, &device), &[16], &mut cache);
         let mut got = bits(first.unwrap().logits);
         let page = cache.bytes();
