@@ -87,7 +87,7 @@ pub const ROUTING: &[Case] = cases! {
 
 /// Cases of moving token rows to their experts and back.
 pub const PERMUTE: &[Case] = cases! {
-    permute: block_edges, one_expert_gets_all, no_slots, slots_without_expert, tiles_cover_every_row,
+    permute: block_edges, one_expert_gets_all, slots_without_expert, tiles_cover_every_row,
         row_bound, keys_beyond_the_experts;
     capacity: by_weight, of_each_expert, ties_go_to_the_earlier_slot, keeps_nan, shared_under_a_mask,
         own_factors;

@@ -69,10 +69,6 @@ pub(crate) fn one_expert_gets_all(target: &Target) -> Outcome {
     Outcome::of([check(target, &[0; 700], 8), check(target, &[7; 700], 8)])
 }
 
-pub(crate) fn no_slots(target: &Target) -> Outcome {
-    Outcome::of([check(target, &[], 1), check(target, &[], 5)])
-}
-
 pub(crate) fn slots_without_expert(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..600).map(|s| (s * 7 % 6) as u32).collect();
     Outcome::of([check(target, &keys, 5), check(target, &[5; 300], 5)])
