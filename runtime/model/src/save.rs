@@ -44,8 +44,7 @@ pub fn check_target(target: &Path) -> Result<(), Error> {
 ///
 /// Weights are written as f32, in the tensors of the family's published checkpoints; one place of the model is in memory at a time.
 /// `config` becomes `config.json`, without its entries about quantisation, with f32 as the dtype, and untied where the model has a head of
-/// its own. Of a model for images and text, the
-/// text model alone is written, with its own configuration.
+/// its own. Of a model for images and text, the text model alone is written, with its own configuration.
 ///
 /// # Errors
 /// [`Error::Misfits`] for a configuration that describes no supported model, [`Error::Weights`] when a file can't be written, and the

@@ -6,19 +6,29 @@ use moebius::moe::{
 
 use super::keys::Keys;
 use super::parts::{self, dense, layer, softmax};
-use super::rule::{Rule, rules};
+use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, rules};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, LayerSpec};
 
 /// Names of the key for the number of experts.
 pub(super) const COUNTS: [&str; 3] = ["n_routed_experts", "num_local_experts", "num_experts"];
 
-/// The correction of the scores, and the shared experts, which are one network.
-pub(super) const BESIDE: &[Rule] = rules! { "model.layers.{l}.mlp.":
-    "gate.e_score_correction_bias" => Correction;
-    "shared_experts.gate_proj.weight" => SharedIn, Gate;
-    "shared_experts.up_proj.weight" => SharedIn, Up;
-    "shared_experts.down_proj.weight" => SharedOut;
+/// The correction of the scores.
+pub(super) const CORRECTION: &[Rule] = rules! { "model.layers.{l}.mlp.gate.":
+    "e_score_correction_bias" => Correction;
 };
+
+/// The shared experts, which are one network.
+pub(super) const SHARED: &[Rule] = rules! { "model.layers.{l}.mlp.shared_experts.":
+    "gate_proj.weight" => SharedIn, Gate;
+    "up_proj.weight" => SharedIn, Up;
+    "down_proj.weight" => SharedOut;
+};
+
+/// Layouts of models with separate matrices for q, k and v.
+pub(super) const LAYOUTS: &[&[&[Rule]]] = &[
+    &[FRAME, ATTENTION, EXPERTS, DENSE, CORRECTION, SHARED],
+    &[FRAME, ATTENTION, STACKED, DENSE, CORRECTION, SHARED],
+];
 
 /// A router that adds a bias to the scores for the selection alone.
 pub(super) fn router(route: RouteConfig) -> RouterConfig {

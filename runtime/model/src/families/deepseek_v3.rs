@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::corrected::{BESIDE, after_dense, experts};
+use super::corrected::{CORRECTION, SHARED, after_dense, experts};
 use super::keys::Keys;
 use super::parts::{FULL, dense, layer, layers, model, rope};
 use super::rule::{DENSE, EXPERTS, FRAME, LATENT, Rule, STACKED};
@@ -22,8 +22,8 @@ pub(super) const GLM4_MOE_LITE: Family = Family {
 };
 
 pub(super) const LAYOUTS: &[&[&[Rule]]] = &[
-    &[FRAME, LATENT, EXPERTS, DENSE, BESIDE],
-    &[FRAME, LATENT, STACKED, DENSE, BESIDE],
+    &[FRAME, LATENT, EXPERTS, DENSE, CORRECTION, SHARED],
+    &[FRAME, LATENT, STACKED, DENSE, CORRECTION, SHARED],
 ];
 
 pub(super) fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {

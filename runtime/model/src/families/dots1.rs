@@ -1,20 +1,12 @@
 //! dots.llm1 (rednote, 2025).
 
 use super::Family;
-use super::corrected::{BESIDE, after_dense, experts};
+use super::corrected::{LAYOUTS, after_dense, experts};
 use super::keys::Keys;
 use super::parts::{attention, layers, model, normed, windows};
-use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, STACKED};
 use crate::decoder::{HeadNorm, ModelSpec};
 
-pub(super) const FAMILY: Family = Family::new(
-    "dots1",
-    read,
-    &[
-        &[FRAME, ATTENTION, EXPERTS, DENSE, BESIDE],
-        &[FRAME, ATTENTION, STACKED, DENSE, BESIDE],
-    ],
-);
+pub(super) const FAMILY: Family = Family::new("dots1", read, LAYOUTS);
 
 fn read(keys: &mut Keys<'_>) -> ModelSpec {
     let count = layers(keys);

@@ -3,11 +3,11 @@
 use moebius::moe::{MoeConfig, RouteConfig};
 
 use super::Family;
-use super::corrected::{router, shared};
+use super::corrected::{SHARED, router, shared};
 use super::keys::Keys;
-use super::parts::{self, attention, dense, layer, layers, model};
+use super::parts::{self, attention, biased, dense, layer, layers, model};
 use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, rules};
-use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, ModelSpec};
 
 /// ERNIE 4.5 with experts.
 pub(super) const ERNIE4_5_MOE: Family = Family {
@@ -21,12 +21,6 @@ pub(super) const ERNIE4_5_MOE: Family = Family {
             &[FRAME, ATTENTION, STACKED, DENSE, SHARED, STACKED_CORRECTION],
         ],
     )
-};
-
-const SHARED: &[Rule] = rules! { "model.layers.{l}.mlp.shared_experts.":
-    "gate_proj.weight" => SharedIn, Gate;
-    "up_proj.weight" => SharedIn, Up;
-    "down_proj.weight" => SharedOut;
 };
 
 const CORRECTION: &[Rule] = rules! { "model.layers.{l}.mlp.":
@@ -91,15 +85,7 @@ pub(super) const ERNIE4_5: Family =
 fn without_experts(keys: &mut Keys<'_>) -> ModelSpec {
     let count = layers(keys);
     let bias = keys.flag_or("use_bias", false);
-    let attention = AttentionSpec {
-        projection: Projection::Direct {
-            bias,
-            norm: HeadNorm::None,
-            clip: None,
-        },
-        out_bias: bias,
-        ..interleaved(keys)
-    };
+    let attention = biased(interleaved(keys), bias);
     let dense = dense(keys, bias);
     model(keys, vec![layer(attention, dense); count])
 }

@@ -1,9 +1,8 @@
 //! GLM-4.5 to 4.7 with experts (Z.ai, 2025), and Solar Open, which has experts in all layers.
 
-use super::corrected::{BESIDE, after_dense, experts};
+use super::corrected::{LAYOUTS, after_dense, experts};
 use super::keys::Keys;
 use super::parts::{attention, layer, layers, model, normed};
-use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec};
 
@@ -13,11 +12,6 @@ pub(super) const GLM4_MOE: Family = Family {
     extra: Extra::Layers,
     ..Family::new("glm4_moe", glm4_moe, LAYOUTS)
 };
-
-const LAYOUTS: &[&[&[Rule]]] = &[
-    &[FRAME, ATTENTION, EXPERTS, DENSE, BESIDE],
-    &[FRAME, ATTENTION, STACKED, DENSE, BESIDE],
-];
 
 fn glm4_moe(keys: &mut Keys<'_>) -> ModelSpec {
     let count = layers(keys);

@@ -4,9 +4,11 @@ use moebius::moe::{Activation, RouterConfig, TopKConfig};
 
 use super::Family;
 use super::keys::Keys;
-use super::parts::{attention, experts, layers, model, softmax_of_chosen, windowed, windows};
+use super::parts::{
+    attention, biased, experts, layers, model, softmax_of_chosen, windowed, windows,
+};
 use super::rule::{ATTENTION, FRAME, Rule, rules};
-use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, ModelSpec};
 
 pub(super) const FAMILY: Family = Family::new(
     "gpt_oss",
@@ -52,14 +54,8 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
     check_gate(keys);
     let bias = keys.flag_or("attention_bias", true);
     let attention = AttentionSpec {
-        projection: Projection::Direct {
-            bias,
-            norm: HeadNorm::None,
-            clip: None,
-        },
-        out_bias: bias,
         sinks: true,
-        ..attention(keys, 150_000.0)
+        ..biased(attention(keys, 150_000.0), bias)
     };
     let router = TopKConfig {
         route: softmax_of_chosen(keys),

@@ -4,7 +4,8 @@
 use super::Family;
 use super::keys::Keys;
 use super::parts::{
-    attention, dense, experts, layer, layers, model, softmax, softmax_of_chosen, windowed, windows,
+    attention, dense, experts, layer, layers, model, softmax, softmax_of_chosen, window, windowed,
+    windows,
 };
 use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, SWITCHED, rules};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
@@ -39,9 +40,8 @@ pub(super) const MIXTRAL_EXPERTS: &[Rule] = rules! { "model.layers.{l}.block_spa
 
 fn mixtral(keys: &mut Keys<'_>) -> ModelSpec {
     let count = layers(keys);
-    let window = keys.optional_size("sliding_window");
     let attention = AttentionSpec {
-        window: window.filter(|&window| window > 0),
+        window: window(keys),
         ..attention(keys, 1_000_000.0)
     };
     keys.only("hidden_act", "silu");

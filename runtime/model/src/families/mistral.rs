@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::keys::Keys;
-use super::parts::{attention, dense, layer, layers, model};
+use super::parts::{attention, dense, layer, layers, model, window};
 use super::rule::{ATTENTION, DENSE, FRAME};
 use super::{BESIDE_TEXT, Family};
 use crate::decoder::{AttentionSpec, ModelSpec, Temperature};
@@ -14,11 +14,10 @@ pub(super) const MISTRAL: Family = Family {
     ..Family::new("mistral", mistral, &[&[FRAME, ATTENTION, DENSE]])
 };
 
-fn mistral(keys: &mut Keys<'_>) -> ModelSpec {
+pub(super) fn mistral(keys: &mut Keys<'_>) -> ModelSpec {
     let count = layers(keys);
-    let window = keys.optional_size("sliding_window");
     let attention = AttentionSpec {
-        window: window.filter(|&window| window > 0),
+        window: window(keys),
         ..attention(keys, 10_000.0)
     };
     let dense = dense(keys, false);

@@ -96,6 +96,19 @@ pub(super) fn attention(keys: &mut Keys<'_>, theta: f64) -> AttentionSpec {
     }
 }
 
+/// The given attention without norms of q and k, and with biases of q, k, v and the output, or none.
+pub(super) fn biased(attention: AttentionSpec, bias: bool) -> AttentionSpec {
+    AttentionSpec {
+        projection: Projection::Direct {
+            bias,
+            norm: HeadNorm::None,
+            clip: None,
+        },
+        out_bias: bias,
+        ..attention
+    }
+}
+
 /// The given attention with norms of q and k.
 pub(super) fn normed(attention: AttentionSpec, norm: HeadNorm) -> AttentionSpec {
     let projection = match attention.projection {
@@ -106,6 +119,12 @@ pub(super) fn normed(attention: AttentionSpec, norm: HeadNorm) -> AttentionSpec 
         projection,
         ..attention
     }
+}
+
+/// The window of all layers alike: `None` where its width is missing, null or 0.
+pub(super) fn window(keys: &mut Keys<'_>) -> Option<usize> {
+    keys.optional_size("sliding_window")
+        .filter(|&window| window > 0)
 }
 
 /// The window of every layer: `width` keys unless the configuration gives another width, in the layers that `layer_types` names, or

@@ -2,9 +2,9 @@
 
 use super::Family;
 use super::keys::Keys;
-use super::parts::{attention, dense, layer, layers, model};
+use super::mistral::mistral;
 use super::rule::{FRAME, Rule, rules};
-use crate::decoder::{AttentionSpec, ModelSpec};
+use crate::decoder::ModelSpec;
 
 pub(super) const FAMILY: Family = Family::new("phi3", read, &[&[FRAME, FUSED]]);
 
@@ -32,13 +32,6 @@ fn check_rope(keys: &mut Keys<'_>) {
 }
 
 fn read(keys: &mut Keys<'_>) -> ModelSpec {
-    let count = layers(keys);
     check_rope(keys);
-    let window = keys.optional_size("sliding_window");
-    let attention = AttentionSpec {
-        window: window.filter(|&window| window > 0),
-        ..attention(keys, 10_000.0)
-    };
-    let dense = dense(keys, false);
-    model(keys, vec![layer(attention, dense); count])
+    mistral(keys)
 }

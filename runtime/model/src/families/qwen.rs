@@ -5,7 +5,8 @@ use moebius::moe::{MoeConfig, SharedExpertConfig};
 use super::Family;
 use super::keys::Keys;
 use super::parts::{
-    attention, dense, experts, layer, layers, model, normed, softmax, sparse, windowed, windows,
+    attention, dense, experts, layer, layers, model, normed, softmax, sparse, window, windowed,
+    windows,
 };
 use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, SWITCHED, rules};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection};
@@ -109,8 +110,7 @@ fn qwen3_moe(keys: &mut Keys<'_>) -> ModelSpec {
     let count = layers(keys);
     let attention = normed(attention(keys, 10_000.0), HeadNorm::Head);
     let sliding = keys.flag_or("use_sliding_window", false);
-    let window = keys.optional_size("sliding_window");
-    let window = window.filter(|&window| sliding && window > 0);
+    let window = window(keys).filter(|_| sliding);
     let attention = AttentionSpec {
         window,
         ..attention

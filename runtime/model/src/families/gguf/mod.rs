@@ -54,8 +54,8 @@ struct Architecture {
     turned_whole: bool,
     /// Values that the key of the function from logits to scores may have: 1 is softmax, 2 is sigmoid.
     gating: &'static [f64],
-    /// Metadata keys that only this architecture has.
-    own: Names,
+    /// Metadata keys beside those of all architectures.
+    own: &'static [Names],
 }
 
 /// An architecture that always has a tensor for the head, and no other peculiarity.
@@ -75,6 +75,16 @@ const fn plain(
         own: &[],
     }
 }
+
+/// Keys of latent attention.
+const LATENT: Names = &[
+    ("attention.q_lora_rank", "q_lora_rank"),
+    ("attention.kv_lora_rank", "kv_lora_rank"),
+    ("attention.key_length_mla", "key_length_mla"),
+    ("attention.value_length_mla", "v_head_dim"),
+    ("rope.dimension_count", "qk_rope_head_dim"),
+    ("rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
+];
 
 /// Keys of experts with sigmoid scores, shared experts and leading layers without experts.
 const CORRECTED: Names = &[
@@ -103,40 +113,27 @@ static ARCHITECTURES: [Architecture; 20] = [
     },
     Architecture {
         gating: &[0.0, 1.0, 2.0],
-        own: &[
-            ("attention.q_lora_rank", "q_lora_rank"),
-            ("attention.kv_lora_rank", "kv_lora_rank"),
-            ("attention.key_length_mla", "key_length_mla"),
-            ("attention.value_length_mla", "v_head_dim"),
-            ("rope.dimension_count", "qk_rope_head_dim"),
-            ("rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
-            ("leading_dense_block_count", "first_k_dense_replace"),
-            ("expert_shared_count", "n_shared_experts"),
-            ("expert_weights_scale", "routed_scaling_factor"),
-            ("expert_group_count", "n_group"),
-            ("expert_group_used_count", "topk_group"),
-            ("nextn_predict_layers", "num_nextn_predict_layers"),
-        ],
+        own: &[LATENT, CORRECTED],
         ..plain("deepseek2", None, Some(&layouts::DEEPSEEK_V3))
     },
     Architecture {
         gating: &[0.0, 2.0],
-        own: CORRECTED,
+        own: &[CORRECTED],
         ..plain("dots1", None, Some(&layouts::DOTS1))
     },
     Architecture {
         tied: true,
-        own: &[
+        own: &[&[
             ("leading_dense_block_count", "moe_layer_start_index"),
             ("interleave_moe_layer_step", "moe_layer_interval"),
             ("expert_shared_count", "moe_num_shared_experts"),
-        ],
+        ]],
         ..plain("ernie4_5-moe", None, Some(&layouts::ERNIE))
     },
     Architecture {
         tied: true,
         gating: &[0.0, 2.0],
-        own: CORRECTED,
+        own: &[CORRECTED],
         ..plain("glm4moe", None, Some(&layouts::GLM4_MOE))
     },
     Architecture {
@@ -146,14 +143,14 @@ static ARCHITECTURES: [Architecture; 20] = [
     Architecture {
         tied: true,
         turned_whole: true,
-        own: MULTIPLIERS,
+        own: &[MULTIPLIERS],
         ..plain("granite", Some(&layouts::GRANITE), None)
     },
     Architecture {
         tied: true,
         renormalize: true,
         turned_whole: true,
-        own: MULTIPLIERS,
+        own: &[MULTIPLIERS],
         ..plain("granitemoe", None, Some(&layouts::GRANITEMOE))
     },
     Architecture {
@@ -163,16 +160,16 @@ static ARCHITECTURES: [Architecture; 20] = [
     Architecture {
         tied: true,
         turned_whole: true,
-        own: &[
+        own: &[&[
             ("attention.temperature_scale", "llama_4_scaling_beta"),
             ("rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
-        ],
+        ]],
         ..plain("mistral3", Some(&layouts::MINISTRAL3), None)
     },
     plain("olmoe", None, Some(&layouts::OLMOE)),
     Architecture {
         tied: true,
-        own: &[("rope.scaling.attn_factor", "attention_factor")],
+        own: &[&[("rope.scaling.attn_factor", "attention_factor")]],
         ..plain("phi3", Some(&layouts::PHI3), None)
     },
     Architecture {
@@ -191,11 +188,11 @@ static ARCHITECTURES: [Architecture; 20] = [
     },
     Architecture {
         tied: true,
-        own: &[
+        own: &[&[
             ("rope.freq_base_swa", "rope_local_base_freq"),
             ("attention.sliding_window_pattern", "sliding_window_pattern"),
             ("final_logit_softcapping", "final_logit_softcapping"),
-        ],
+        ]],
         ..plain("gemma3", Some(&layouts::GEMMA3), None)
     },
     Architecture {
@@ -208,7 +205,7 @@ static ARCHITECTURES: [Architecture; 20] = [
     },
     Architecture {
         tied: true,
-        own: &[("interleave_moe_layer_step", "interleave_moe_layer_step")],
+        own: &[&[("interleave_moe_layer_step", "interleave_moe_layer_step")]],
         ..plain("llama4", None, Some(&layouts::LLAMA4))
     },
 ];

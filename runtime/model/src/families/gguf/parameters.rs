@@ -78,13 +78,17 @@ pub(super) type Names = &'static [(&'static str, &'static str)];
 pub(super) struct Parameters<'a> {
     file: &'a GgufFile,
     architecture: &'static str,
-    /// Keys that only this architecture has.
-    own: Names,
+    /// Keys beside those of all architectures.
+    own: &'static [Names],
     pub(super) faults: Vec<Unfit>,
 }
 
 impl<'a> Parameters<'a> {
-    pub(super) fn new(file: &'a GgufFile, architecture: &'static str, own: Names) -> Self {
+    pub(super) fn new(
+        file: &'a GgufFile,
+        architecture: &'static str,
+        own: &'static [Names],
+    ) -> Self {
         Self {
             file,
             architecture,
@@ -112,7 +116,7 @@ impl<'a> Parameters<'a> {
 
     /// The metadata keys that a configuration has under another name.
     fn same(&self) -> impl Iterator<Item = &'static (&'static str, &'static str)> + use<> {
-        SAME.iter().chain(self.own)
+        SAME.iter().chain(self.own.iter().copied().flatten())
     }
 
     /// The configuration made from all of the architecture's keys that have a meaning here.
