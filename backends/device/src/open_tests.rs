@@ -119,7 +119,7 @@ fn a_software_adapter_has_the_limit_that_it_told_or_else_the_least() {
     };
     crate::rounds::remember("an adapter that ends no loop", None);
     assert_eq!(named("an adapter that ends no loop").loop_rounds, None);
-    let unknown = named("an adapter that nobody has");
+    let unknown = named("an adapter that told nothing");
     assert_eq!(unknown.loop_rounds, Some(65_535));
     let gpu = with_loop_rounds(Capability::webgpu_default());
     assert_eq!(gpu.loop_rounds, None);

@@ -701,8 +701,8 @@ fn a_revision_is_a_reference_of_its_own() {
     }
 }
 
-/// An address on which nobody listens.
-fn nobody() -> String {
+/// The address of a server that has stopped.
+fn stopped() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     format!("http://{}", listener.local_addr().expect("an address"))
 }
@@ -710,9 +710,9 @@ fn nobody() -> String {
 #[test]
 fn without_a_network_the_error_says_so() {
     let home = Home::new();
-    let output = home.run(&nobody(), &["fetch", "org/tiny"]);
+    let output = home.run(&stopped(), &["fetch", "org/tiny"]);
     assert_refused(&output, &["cannot reach", "check the network"]);
-    let mut command = home.command(&nobody());
+    let mut command = home.command(&stopped());
     command
         .env("HF_HUB_OFFLINE", "1")
         .args(["fetch", "org/tiny"]);
@@ -775,7 +775,7 @@ fn a_model_in_the_cache_is_used_by_its_name() {
         "--json",
     ];
     let ids = |model: &str| {
-        let output = home.run(&nobody(), &[&line[..], &["--model", model]].concat());
+        let output = home.run(&stopped(), &[&line[..], &["--model", model]].concat());
         let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
         report["ids"].clone()
     };

@@ -8,7 +8,7 @@ const NAMES: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
 /// Reads JSON that Python may have written: after a byte order mark, and with the bare names `Infinity`, `-Infinity` and `NaN`, which JSON doesn't
 /// have. They are read as `{"__float__": "Infinity"}`, which transformers writes instead since 2025.
 ///
-/// A key that must be a number and holds such an object is refused like any other object; a key that nobody reads does no harm.
+/// A key that must be a number and holds such an object is refused like any other object; a key that no reader asks for does no harm.
 ///
 /// # Errors
 /// The error of `serde_json` for anything else that isn't JSON.

@@ -289,7 +289,7 @@ fn escape(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
     Ok(Value::from_safe_string(text.replace('"', "&#34;")))
 }
 
-/// What a loop goes over: a list of a text's characters, and of items that nobody has counted, so that the loop knows its length.
+/// What a loop goes over: a list of a text's characters, and of items whose number is unknown, so that the loop knows its length.
 fn each(state: &State<'_, '_>, value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::None => Err(invalid("expected something to loop over, got none")),
