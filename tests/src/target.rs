@@ -78,6 +78,13 @@ impl Target {
         moebius::open(device).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Seeds Burn's random values, if Burn knows the target.
+    pub fn seed(&self, seed: u64) {
+        if self.device.is_some() {
+            self.burn().seed(seed);
+        }
+    }
+
     /// Waits for all operations that Burn has submitted.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use moebius::moe::experts::FeedForwardExperts;
 use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig, Variant};
 use moebius::nn::{Linear, LinearConfig};
 use moebius::{ErrorKind, memory_in_use};
+use moebius_device::Runtime;
 use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
@@ -117,7 +118,14 @@ pub(crate) fn experts_independent_of_the_batch(target: &Target) {
         for rows in [1, 7, 33] {
             let some = layer.forward(x.clone().narrow(0, 0, rows)).unwrap().y;
             let what = format!("{rows} rows, {source:?}");
-            target.assert_same_rows(&what, &floats(some), &all[..rows * 96]);
+            let (some, all) = (floats(some), &all[..rows * 96]);
+            if source != Activations::Float && target.capability().runtime == Runtime::Xla {
+                // XLA sums the first product of another batch in another order: a value between two codes may get the other one.
+                let all: Vec<f64> = all.iter().map(|v| f64::from(*v)).collect();
+                assert_close(&what, &some, &all, 5e-3);
+            } else {
+                target.assert_same_rows(&what, &some, all);
+            }
         }
     }
 }
