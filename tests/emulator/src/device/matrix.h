@@ -181,3 +181,43 @@ template <bool transposed, class... R> EMU_LIBRARY void emu_stmatrix(emu_u32 lin
     emu_matrices<sizeof...(R)> own = {{emu_register(values)...}, emu_shared() + row, emu_self()};
     emu_meet(line, EMU_ALL_LANES, emu_move_matrices<sizeof...(R), transposed, true>, &own);
 }
+
+// `wgmma` of 64 rows x N columns by 16: a warp has 16 of the rows, and reads both operands from shared memory, where descriptors say.
+// Lines have 128 bytes, whose chunks of 16 are swizzled.
+struct emu_group { float* sums; const emu_u64* at; emu_thread* of; };
+EMU_LIBRARY const char* emu_described(emu_u64 descriptor, int line, int byte, int block, emu_thread* of) {
+    emu_u32 at = (emu_u32)(descriptor & 0x3fff) * 16 + line % 8 * 128 + line / 8 * ((emu_u32)(descriptor >> 32 & 0x3fff) * 16);
+    at += block * ((emu_u32)(descriptor >> 16 & 0x3fff) * 16) + byte;
+    const char* from = emu_shared() + (at ^ (at >> 3 & 0x70));
+    emu_access(of, from, 2, EMU_READ);
+    return from;
+}
+template <class T, int N, bool left, bool right, int steps> EMU_APART void emu_warp_wgmma(void* const* lanes, emu_mask) {
+    emu_thread* of = emu_lane<emu_group>(lanes, 0).of;
+    int warp = (of->thread.x + of->block->block_size.x * (of->thread.y + of->block->block_size.y * of->thread.z)) / 32 % 4;
+    for (int step = 0; step < steps; step++) {
+        emu_u64 x = emu_lane<emu_group>(lanes, 0).at[2 * step], w = emu_lane<emu_group>(lanes, 0).at[2 * step + 1];
+        double a[16 * 16], b[16 * N], d[16 * N];
+        for (int i = 0; i < 16 * 16; i++) {
+            int row = warp * 16 + i / 16, k = i % 16;
+            const char* from = left ? emu_described(x, k, row * 2, 0, of) : emu_described(x, row, k * 2, 0, of);
+            a[i] = emu_unpacked(T(), *(const emu_u16*)from);
+        }
+        for (int i = 0; i < 16 * N; i++) {
+            int k = i / N, n = i % N;
+            const char* from = right ? emu_described(w, k, n % 64 * 2, n / 64, of) : emu_described(w, n, k * 2, 0, of);
+            b[i] = emu_unpacked(T(), *(const emu_u16*)from);
+        }
+        for (int lane = 0; lane < 32; lane++)
+            for (int i = 0; i < N / 2; i++)
+                d[((lane >> 2) + (i >> 1 & 1) * 8) * N + (i >> 2) * 8 + (lane & 3) * 2 + (i & 1)] = emu_lane<emu_group>(lanes, lane).sums[i];
+        emu_product<16, N, 16>(d, a, b);
+        for (int lane = 0; lane < 32; lane++)
+            for (int i = 0; i < N / 2; i++)
+                emu_lane<emu_group>(lanes, lane).sums[i] = (float)d[((lane >> 2) + (i >> 1 & 1) * 8) * N + (i >> 2) * 8 + (lane & 3) * 2 + (i & 1)];
+    }
+}
+template <class T, int N, bool left, bool right, int steps> EMU_LIBRARY void emu_wgmma(emu_u32 line, float* sums, const emu_u64* at) {
+    emu_group own = {sums, at, emu_self()};
+    emu_meet(line, EMU_ALL_LANES, emu_warp_wgmma<T, N, left, right, steps>, &own);
+}

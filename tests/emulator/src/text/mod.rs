@@ -42,7 +42,7 @@ const KNOWN: &str = "rocwmma/rocwmma.hpp hip/hip_bf16.h cuda_fp16.h cuda_bf16.h 
     metal_stdlib cstdint";
 
 /// Words of operations in which threads wait for each other.
-const WAITING: &str = "__shfl __ballot __any __all wave_barrier __syncthreads _sync( __syncwarp __activemask emu_elect emu_mma< \
+const WAITING: &str = "__shfl __ballot __any __all wave_barrier __syncthreads _sync( __syncwarp __activemask emu_elect emu_mma< emu_wgmma< \
     emu_ldmatrix emu_stmatrix threadgroup_barrier simdgroup_";
 
 /// The whole program for the host's compiler; `check` adds the calls that report every access.
@@ -64,7 +64,8 @@ pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
     };
     let has = |word: &str| body.contains(word) || given.contains(word);
     let fp8 = has("cuda_fp8.h") || has("emu_e4m3") || has("emu_e5m2");
-    let matrix = has("mma.h") || has("emu_mma<") || has("matrix<") || has("rocwmma");
+    let matrix =
+        has("mma.h") || has("emu_mma<") || has("emu_wgmma<") || has("matrix<") || has("rocwmma");
     let hip = language == Language::Hip;
     let mut words = "cuda_fp16.h cuda_bf16.h __half bfloat16".split(' ');
     let half = fp8 || matrix || metal || words.any(has);

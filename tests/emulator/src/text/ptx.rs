@@ -103,6 +103,15 @@ fn call(statement: &Statement) -> String {
         let result = statement.outputs.join("");
         return format!("{result} = emu_elect(__activemask());");
     }
+    if template.contains("wgmma.mma_async") {
+        let unknown = || "static_assert(false, \"the emulator has no such wgmma\");".to_owned();
+        return wgmma(statement).unwrap_or_else(unknown);
+    }
+    // Products are made where they begin.
+    if template.contains("wgmma.wait_group") {
+        let pairs = statement.outputs.iter().zip(inputs);
+        return pairs.map(|(to, from)| format!("{to} = {from}; ")).collect();
+    }
     let (name, registers) = template.trim().split_once(' ').unwrap_or((template, ""));
     let words: Vec<&str> = name.split('.').collect();
     let translated = match words.as_slice() {
@@ -122,6 +131,11 @@ fn call(statement: &Statement) -> String {
         }
         ["atom", "relaxed", operation, .., kind] => atom(operation, kind, statement),
         ["cp", "async", "ca" | "cg", ..] => copy(registers, inputs),
+        // Copies are made at once.
+        ["cp", "async", "commit_group;" | "wait_group"] | ["fence", "proxy", ..] => {
+            Some(";".into())
+        }
+        ["cvta", "to", "shared", "u64"] => both("(emu_u64)__cvta_generic_to_shared", statement),
         ["max", "NaN", "f32"] => both("emu_max_nan", statement),
         ["min", "NaN", "f32"] => both("emu_min_nan", statement),
         ["add", "sat", "s32"] => saturating('+', statement),
@@ -168,6 +182,31 @@ fn mma(shape: &str, types: &[&str], statement: &Statement) -> Option<String> {
     let all = all.join(", ");
     Some(format!(
         "emu_mma<{register}, {a}, {b}, {k}>(__LINE__, {all});"
+    ))
+}
+
+/// Rewrites a block of `wgmma` of one stage: the sums before come first, then a pair of descriptors for each instruction.
+fn wgmma(statement: &Statement) -> Option<String> {
+    let template = &statement.template;
+    let instructions = template.matches("wgmma.mma_async").count();
+    let (_, name) = template.split_once("wgmma.mma_async.sync.aligned.m64n")?;
+    let (columns, rest) = name.split_once("k16.f32.")?;
+    let (kind, _) = rest.split_once('.')?;
+    let (_, flags) = template.split_once(", p, 1, 1, ")?;
+    let (flags, _) = flags.split_once(';')?;
+    let (left, right) = flags.split_once(", ")?;
+    let (sums, descriptors) = statement.inputs.split_at_checked(statement.outputs.len())?;
+    if descriptors.len() != 2 * instructions {
+        return None;
+    }
+    let (sums, descriptors) = (sums.join(", "), descriptors.join(", "));
+    let outputs = statement.outputs.iter().enumerate();
+    let outputs: String = outputs
+        .map(|(i, out)| format!(" {out} = emu_sums[{i}];"))
+        .collect();
+    Some(format!(
+        "{{ float emu_sums[] = {{{sums}}}; emu_u64 emu_at[] = {{{descriptors}}}; \
+         emu_wgmma<emu_{kind}_value, {columns}, {left}, {right}, {instructions}>(__LINE__, emu_sums, emu_at);{outputs} }}"
     ))
 }
 
