@@ -37,6 +37,8 @@ pub struct Capability {
     pub bf16: bool,
     /// The matrix-multiply-accumulate shapes that the compiler can emit.
     pub mma: Vec<MmaShape>,
+    /// Whether the compiler can emit copies to workgroup memory that run beside a kernel's other instructions.
+    pub async_copies: bool,
     /// Whether the target has an instruction that converts FP8.
     pub fp8_conversion: bool,
     /// Whether the target has instructions that multiply FP8 matrices.
@@ -198,6 +200,7 @@ impl Capability {
             f16: false,
             bf16: false,
             mma: Vec::new(),
+            async_copies: false,
             fp8_conversion: false,
             fp8_mma: false,
             loop_rounds: None,

@@ -168,6 +168,7 @@ fn describe(ordinal: usize) -> Result<Capability, DriverError> {
         f16: true,
         bf16: true,
         mma,
+        async_copies: sm >= 80 && compiler == Compiler::Nvrtc,
         fp8_conversion: fp8,
         fp8_mma: fp8,
         driver: driver_module("nvidia"),

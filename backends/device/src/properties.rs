@@ -25,6 +25,7 @@ impl Capability {
         let f16 = usage(FloatKind::F16);
         let architecture = architecture(runtime, &properties.identity.fingerprint);
         let mma = shapes(properties);
+        let async_copies = runtime == Runtime::Cuda && properties.features.copy_async;
         Self {
             name: match properties.identity.name.as_str() {
                 // Browsers often withhold the name.
@@ -42,10 +43,9 @@ impl Capability {
                 .then_some(plane),
             f16: f16.contains(TypeUsage::Buffer) && f16.contains(TypeUsage::Arithmetic),
             bf16: usage(FloatKind::BF16).contains(TypeUsage::Buffer),
-            fp8_conversion: runtime == Runtime::Cuda
-                && sm(architecture.as_deref()).is_some_and(|sm| sm >= 89)
-                // CubeCL's LLVM compiler lacks asynchronous copies, by which it is recognised, and native conversion.
-                && properties.features.copy_async,
+            async_copies,
+            // CubeCL's LLVM compiler lacks asynchronous copies, by which it is recognised, and native conversion.
+            fp8_conversion: async_copies && sm(architecture.as_deref()).is_some_and(|sm| sm >= 89),
             fp8_mma: mma.iter().any(|shape| is_fp8(&shape.input)),
             mma,
             architecture,

@@ -106,6 +106,7 @@ fn cuda(name: &str, sm: u32, shared_kib: usize, memory_gib: u64) -> Capability {
             ..card.limits
         },
         mma: nvidia::shapes(sm, Compiler::Nvrtc),
+        async_copies: sm >= 80,
         fp8_conversion: sm >= 89,
         fp8_mma: sm >= 89,
         ..card
