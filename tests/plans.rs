@@ -82,11 +82,14 @@ fn an_unproven_variant_is_never_the_default() {
         allow_unproven: true,
         ..Choice::default()
     };
-    for device in [a100(), h100(), l4(), rdna4()] {
-        assert_eq!(variant(half, &device), Variant::Unit, "{}", device.name);
+    let (unit, fragments) = (Variant::Unit, Variant::TensorCore);
+    let nvidia = [a100(), h100(), l4()].map(|device| (device, fragments, Variant::Pipelined));
+    for (device, default, best) in nvidia.into_iter().chain([(rdna4(), unit, fragments)]) {
+        assert_eq!(variant(half, &device), default, "{}", device.name);
         let plan = plan(half, &device, allowed).unwrap();
-        assert_eq!(plan.variant, Variant::TensorCore, "{}", device.name);
-        assert!(!plan.variant.proven());
+        assert_eq!(plan.variant, best, "{}", device.name);
+        assert!(default.proven_on(&device) && !best.proven_on(&device));
+        assert_eq!(variant(many(), &device), unit, "{} in f32", device.name);
     }
     for device in [mi300x(), webgpu_default(), lavapipe()] {
         let forced = Choice {
@@ -113,7 +116,7 @@ fn weights_by_input_columns_are_planned_with_matrix_instructions_where_they_are_
     };
     let device = h100();
     let automatic = plan(transposed, &device, choice(None)).unwrap();
-    assert_eq!(automatic.variant, Variant::TensorCore);
+    assert_eq!(automatic.variant, Variant::Pipelined);
     let ragged = Problem {
         n: transposed.n - 1,
         ..transposed

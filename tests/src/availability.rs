@@ -8,11 +8,14 @@ use moebius_shaders::emit::{KernelEntry, Target};
 pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> {
     match (entry.variant, entry.element, target) {
         ("cpu", ..) => Some("the CPU runtime compiles it when it runs"),
-        ("mma", _, Target::CudaCpp) => None,
+        ("mma" | "pipelined" | "pipelined_wgmma", _, Target::CudaCpp) => None,
         (variant, _, target) if converts_by_instructions(variant) && target != Target::CudaCpp => {
             Some("only CubeCL's CUDA C++ compiler has FP8 conversions")
         }
         ("mma", ..) => Some("only CubeCL's CUDA C++ compiler has FP8 instructions of 16 x 8 x 32"),
+        ("pipelined" | "pipelined_wgmma", ..) => {
+            Some("only CubeCL's CUDA C++ compiler has asynchronous copies")
+        }
         ("tensor_core", _, Target::Wgsl) => Some("WGSL has no matrix instructions"),
         ("tensor_core", _, Target::Msl) if entry.family == "attention" => {
             Some("Metal multiplies 8 x 8 x 8")
@@ -43,7 +46,9 @@ pub const METAL: &str = "msl";
 /// The reason why `entry` can't run on a CI device, or `None` if a case must launch it there.
 pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
     match (device, entry.variant) {
-        ("cpu", "mma" | "tensor_core") => Some("the CPU runtime has no matrix instructions"),
+        ("cpu", "mma" | "tensor_core" | "pipelined" | "pipelined_wgmma") => {
+            Some("the CPU runtime has no matrix instructions")
+        }
         ("cpu", "unit" | "gemv" | "tile") => {
             Some("the CPU runtime has too few units in a workgroup")
         }
@@ -58,6 +63,8 @@ pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
             Some("the software driver multiplies 8 x 8 x 8")
         }
         ("vulkan", _) => unavailable(entry, Target::SpirV),
+        // Its instructions run on an emulated H100 in the deep tier.
+        ("cuda", _) if entry.sm > 89 => Some("the emulated card of CI is an L4"),
         ("cuda", _) => unavailable(entry, Target::CudaCpp),
         ("rocm", _) => unavailable(entry, Target::HipCpp),
         _ => unavailable(entry, Target::Wgsl),

@@ -87,6 +87,9 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     if matrices.is_some_and(|(_, element)| !has_matrices(capability, element, edges)) {
         return Some("no square matrix instructions of this type with sums in f32");
     }
+    if case.contains("::pipelines_") && !capability.async_copies {
+        return Some("no asynchronous copies beside matrix instructions");
+    }
     if case.ends_with("f16") && !capability.f16 && !without_kernels {
         return Some("the adapter has no shader-f16");
     }

@@ -217,6 +217,25 @@ pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     Outcome::of(outcomes)
 }
 
+/// Checks codes through the pipelines.
+pub(crate) fn pipelines(target: &Target, element: Element) -> Outcome {
+    let typed = |problem| with(problem, |p| p.element = element);
+    let check = |problem: Problem| {
+        Coded::random(problem).check_by(target, &[Variant::Pipelined], rel_l2(element))
+    };
+    let mut outcomes = Vec::new();
+    for format in FORMATS {
+        for granularity in GRANULARITIES {
+            let dense = typed(Problem::dense(70, 200, 392).unwrap());
+            outcomes.push(check(with_codes(dense, format, granularity)));
+        }
+    }
+    let shared = typed(Problem::new(90, 4, 3, 24, 32).unwrap());
+    let gated = gated_by(Activation::Silu, shared);
+    outcomes.push(check(with_codes(gated, Fp8Format::E4M3, Granularity::Row)));
+    Outcome::of(outcomes)
+}
+
 /// Checks few rows, many rows, and that a row's result doesn't depend on the others.
 pub(crate) fn rows(target: &Target) -> Outcome {
     let coded = |m| {

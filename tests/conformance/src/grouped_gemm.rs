@@ -328,7 +328,10 @@ pub(crate) fn halves(target: &Target, element: Element) -> Outcome {
     let of = |slots, n, k| with(problem(slots, 3, n, k), |p| p.element = element);
     let sorted = with(of(70, 64, 36), |p| p.rows = Source::Sorted);
     let transposed = with(sorted, |p| p.layout = WeightLayout::InOut);
+    let dense = with(Problem::dense(70, 24, 32).unwrap(), |p| p.element = element);
     let problems = [
+        with(dense, |p| p.bias = true),
+        with(dense, |p| p.layout = WeightLayout::InOut),
         sorted,
         with(of(100, 33, 35), |p| p.bias = true),
         gated_by(Activation::Silu, of(70, 64, 64)),
@@ -368,4 +371,38 @@ pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     let one_expert = Product::new(of(100, 24, 16), &[2; 100]);
     let all = problems.into_iter().map(Product::random);
     Outcome::of(all.chain([one_expert]).map(by_matrices))
+}
+
+/// Checks each tile of the pipelines, which follow from the numbers of experts and of rows, around tiles and stages.
+pub(crate) fn pipelines(target: &Target, element: Element) -> Outcome {
+    let typed = |problem| with(problem, |p| p.element = element);
+    let of = |slots, experts, n, k| typed(problem(slots, experts, n, k));
+    let in_out = |problem| with(problem, |p| p.layout = WeightLayout::InOut);
+    let gated = gated_by(Activation::Silu, of(130, 4, 48, 72));
+    let problems = [
+        of(1, 3, 8, 8),
+        of(300, 3, 264, 40),
+        of(127, 3, 128, 160),
+        with(of(129, 3, 72, 320), |p| p.bias = true),
+        gated,
+        with(gated_by(Activation::Gelu, of(260, 3, 136, 24)), |p| {
+            p.bias = true
+        }),
+        with(of(70, 3, 64, 48), |p| p.activation = Some(Activation::Relu)),
+        with(of(70, 3, 64, 48), |p| p.rows = Source::Sorted),
+        in_out(of(390, 3, 72, 200)),
+        in_out(with(of(200, 3, 16, 24), |p| p.rows = Source::Sorted)),
+        typed(Problem::new(390, 4, 3, 48, 96).unwrap()),
+        typed(Problem::dense(300, 272, 64).unwrap()),
+    ];
+    // An expert's share of the rows for the two larger tiles; experts have from half to twice their share.
+    let larger = [70, 40].map(|rows| {
+        let (slots, experts) = (rows * 128, 128);
+        let keys = random_keys(slots, experts);
+        let sorted = of(slots, experts, 8, 72);
+        [sorted, in_out(sorted)].map(|problem| Product::new(problem, &keys))
+    });
+    let by_copies = |product: Product| product.check_by(target, &[Variant::Pipelined]);
+    let all = problems.into_iter().map(Product::random);
+    Outcome::of(all.chain(larger.into_iter().flatten()).map(by_copies))
 }

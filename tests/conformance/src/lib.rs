@@ -100,11 +100,13 @@ pub const GROUPED_GEMM: &[Case] = cases! {
     grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound, in_out_weights,
         uneven_experts, variants_agree_bit_for_bit, weights_in_slabs, webgpu_default_limits,
         f16 = halves(Element::F16), bf16 = halves(Element::Bf16), matrices_f16 = matrices(Element::F16),
-        matrices_bf16 = matrices(Element::Bf16);
+        matrices_bf16 = matrices(Element::Bf16), pipelines_f16 = pipelines(Element::F16),
+        pipelines_bf16 = pipelines(Element::Bf16);
     weight_gradient: tile_edges, dense = dense_of(Element::F32), row_blocks, uneven_experts, gather,
         variants_agree_bit_for_bit, gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted,
         bias_uneven_experts, f16 = halves(Element::F16), bf16 = halves(Element::Bf16),
-        matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16);
+        matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16),
+        pipelines_f16 = pipelines(Element::F16), pipelines_bf16 = pipelines(Element::Bf16);
     expert_activation: sizes, activations, far_out, uneven_experts, dense, many_rows, output_bias,
         empty_batch, f16 = of_element(Element::F16), bf16 = of_element(Element::Bf16);
 };
@@ -112,7 +114,8 @@ pub const GROUPED_GEMM: &[Case] = cases! {
 /// Cases of matrix products with FP8 weights.
 pub const FP8_GEMM: &[Case] = cases! {
     fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16 = halves(Element::F16),
-        bf16 = halves(Element::Bf16), matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16);
+        bf16 = halves(Element::Bf16), matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16),
+        pipelines_f16 = pipelines(Element::F16), pipelines_bf16 = pipelines(Element::Bf16);
     fp8_conversion: every_value, every_code, quantize, products;
     fp8_mma: values, experts, small_integers_are_exact, every_code;
 };
@@ -152,7 +155,8 @@ pub const MOE: &[Case] = cases! {
         refuses_wrong_input;
     moe_training: relu, gated_silu, biases, capacity, keeping_less_changes_no_bit, repeats_bit_for_bit,
         frozen_experts, f16 = half(DType::F16), bf16 = half(DType::BF16),
-        matrices_f16 = matrices(DType::F16), matrices_bf16 = matrices(DType::BF16);
+        matrices_f16 = matrices(DType::F16), matrices_bf16 = matrices(DType::BF16),
+        pipelines_f16 = pipelines(DType::F16), pipelines_bf16 = pipelines(DType::BF16);
     model_scale: few_tokens_f16, many_tokens_f16;
     routers: switch_keeps_the_raw_probability, noise_and_dropout_only_in_training, hash_is_the_reference,
         learned_is_an_mlp, dynamic_follows_its_formula, dynamic_capacities_reach_dispatch,

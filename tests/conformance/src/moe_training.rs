@@ -233,16 +233,31 @@ pub(crate) fn frozen_experts(target: &Target) {
 
 /// Checks both passes with all products by matrix instructions, and with sizes that don't suit the instructions.
 pub(crate) fn matrices(target: &Target, dtype: DType) -> Outcome {
+    both_by(target, Variant::TensorCore, [40, 50], dtype)
+}
+
+/// Checks both passes with all products through pipelines.
+pub(crate) fn pipelines(target: &Target, dtype: DType) -> Outcome {
+    both_by(target, Variant::Pipelined, [40, 64], dtype)
+}
+
+/// Checks a gated layer and a plain one by `variant`, of `hidden` columns, the plain one with `inter` in the experts.
+fn both_by(
+    target: &Target,
+    variant: Variant,
+    [hidden, inter]: [usize; 2],
+    dtype: DType,
+) -> Outcome {
     if target.client().is_none() {
         return Outcome::Unsupported("no kernels".into());
     }
-    let gated = MoeConfig::new(40, 48, 3)
+    let gated = MoeConfig::new(hidden, 48, 3)
         .with_router(RouteConfig::new(2))
         .with_gated(true)
         .with_bias(true)
         .with_activation(Activation::Silu);
-    let odd = MoeConfig::new(40, 50, 3).with_activation(Activation::Relu);
-    let by_matrices = |config| check_by(target, Some(Variant::TensorCore), config, dtype, 65);
+    let odd = MoeConfig::new(hidden, inter, 3).with_activation(Activation::Relu);
+    let by_matrices = |config| check_by(target, Some(variant), config, dtype, 65);
     by_matrices(gated).and_then(|()| by_matrices(odd)).into()
 }
 

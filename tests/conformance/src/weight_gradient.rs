@@ -214,6 +214,29 @@ pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     Outcome::of(sizes.into_iter().chain([dense, gathered]).map(by_matrices))
 }
 
+/// Checks columns and rows around the pipelines' tiles and stages, by as many experts as each tile takes.
+pub(crate) fn pipelines(target: &Target, element: Element) -> Outcome {
+    let sizes = [
+        (1, 3, 8, 8),
+        (200, 3, 136, 72),
+        (70, 128, 72, 8),
+        (130, 128, 40, 136),
+    ];
+    let check = |problem: Problem| {
+        let product = with(problem.product, |p| p.element = element);
+        let gradient = Gradient::random(Problem { product, ..problem });
+        gradient.check_on(target, target.capability(), &[Variant::Pipelined])
+    };
+    let dense = Problem::of(&Product::dense(70, 24, 32).unwrap());
+    let gathered = Problem {
+        a: Source::Tokens,
+        b: Source::Sorted,
+        ..Problem::of(&Product::new(90, 4, 3, 24, 32).unwrap())
+    };
+    let sizes = sizes.map(|(slots, experts, m, n)| problem(slots, experts, m, n));
+    Outcome::of(sizes.into_iter().chain([dense, gathered]).map(check))
+}
+
 pub(crate) fn variants_agree_bit_for_bit(target: &Target) {
     let client = target.client().unwrap();
     for (m, n) in [(70, 200), (36, 61)] {

@@ -110,8 +110,10 @@ unsafe fn function<T>(name: &str) -> Result<Symbol<'static, T>, String> {
 /// The compiler's log, or why there is no compiler.
 fn compile_for(source: &str, name: &str, architecture: u32) -> Verdict {
     let include = tools::cuda_runtime().join("include");
+    // As CubeCL asks: with the instructions that only this architecture has.
+    let own = if architecture >= 90 { "a" } else { "" };
     let options = [
-        format!("--gpu-architecture=sm_{architecture}"),
+        format!("--gpu-architecture=sm_{architecture}{own}"),
         format!("-I{}", include.display()),
     ];
     let text = |text: &str| CString::new(text).map_err(|error| error.to_string());

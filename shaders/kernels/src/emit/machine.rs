@@ -23,6 +23,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// Bytes of workgroup memory that every GPU of a native target has.
 const NATIVE_SHARED: usize = 48 * 1024;
+/// Bytes of workgroup memory that CUDA gives kernels that ask for it: since sm_80, and since sm_90.
+const CUDA_SHARED: [usize; 2] = [99 * 1024, 227 * 1024];
 /// Bytes of workgroup memory of GPUs in Vulkan.
 const VULKAN_SHARED: usize = 32 * 1024;
 
@@ -112,7 +114,7 @@ pub(super) fn properties(target: Target, element: Option<Element>, sm: u32) -> D
     let mut properties = DeviceProperties::new(
         Features::default(),
         memory,
-        hardware(target),
+        hardware(target, sm),
         cubecl::profile::TimingMethod::Device,
         identity,
     );
@@ -158,7 +160,7 @@ pub(super) fn gfx(target: Target) -> &'static str {
     target.name().trim_start_matches("amdgpu-")
 }
 
-fn hardware(target: Target) -> HardwareProperties {
+fn hardware(target: Target, sm: u32) -> HardwareProperties {
     let limits = Limits::WEBGPU_DEFAULT;
     let [x, y, z] = limits.max_cube_dim;
     let [count_x, count_y, count_z] = limits.max_cube_count;
@@ -171,6 +173,7 @@ fn hardware(target: Target) -> HardwareProperties {
         max_shared_memory_size: match target {
             Target::Wgsl => limits.max_shared_memory,
             Target::SpirV => VULKAN_SHARED,
+            Target::CudaCpp => CUDA_SHARED[usize::from(sm >= 90)],
             _ => NATIVE_SHARED,
         },
         max_cube_count: (count_x, count_y, count_z),

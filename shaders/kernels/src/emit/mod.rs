@@ -164,6 +164,16 @@ impl KernelEntry {
         }
     }
 
+    /// A copy as another variant, whose name ends in `suffix`, too.
+    pub(crate) fn by(self, variant: &'static str, suffix: &str) -> Self {
+        let name = self.name + suffix;
+        Self {
+            name,
+            variant,
+            ..self
+        }
+    }
+
     /// A copy for CUDA architectures from `sm` on.
     pub(crate) fn since_sm(self, sm: u32) -> Self {
         Self { sm, ..self }

@@ -63,8 +63,7 @@ pub fn plan_training(
 ) -> Result<TrainingPlan, PlanError> {
     let p = &problem;
     let gemm = |problem| grouped_gemm::plan_over_tiles(problem, device, variant);
-    let gradient =
-        |problem| weight_gradient::plan(problem, device, weight_gradient::beside(variant));
+    let gradient = |problem| weight_gradient::plan_beside(problem, device, variant);
     let (up, down) = products(p)?;
     let biases = p.bias.then(|| bias_plans(p, device)).transpose()?;
     let activation = activation::Problem::new(up.slots, up.experts, p.inter)?

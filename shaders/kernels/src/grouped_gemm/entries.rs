@@ -1,5 +1,6 @@
 //! The variants of the grouped GEMM that are compiled for every target.
 
+use super::pipeline::{HOPPER, Instruction};
 use super::{Activation, Choice, Fp8Scheme, Problem, Source, Variant};
 use super::{WeightLayout, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned};
@@ -108,7 +109,7 @@ const FAST: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Cpu];
 /// Variants with their cases in f32 and in 16-bit types; the naive variant has none of the latter.
 const ENTRIES: [(&[Variant], &[Problem], &[Problem]); 4] = [
     (ALL, FULL, HALF),
-    (&[Variant::TensorCore], &[], MATRIX),
+    (&[Variant::TensorCore, Variant::Pipelined], &[], MATRIX),
     (FAST, LAYER, LAYER),
     (ALL, FP8, FP8_HALF),
 ];
@@ -125,6 +126,9 @@ pub fn entries() -> Vec<KernelEntry> {
             for element in halves.filter(|_| variant != Variant::Naive) {
                 let of = |case: &Problem| Problem { element, ..*case };
                 entries.extend(half.iter().map(|case| entry(variant, of(case))));
+                if variant == Variant::Pipelined {
+                    entries.extend(half.iter().map(|case| of_hopper(of(case))));
+                }
             }
         }
     }
@@ -142,6 +146,12 @@ fn entry(variant: Variant, problem: Problem) -> KernelEntry {
     let launch = move |at: &Machine| product(at, variant, problem, Conversion::Bits);
     let entry = KernelEntry::new(family, variant.name(), name, launch).of(problem.element);
     entry.proven(variant.proven())
+}
+
+/// The pipelined variant by Hopper's instructions.
+fn of_hopper(problem: Problem) -> KernelEntry {
+    let entry = entry(Variant::Pipelined, problem).since_sm(HOPPER);
+    entry.by(Instruction::OF_HOPPER, Instruction::Group.suffix())
 }
 
 /// FP8 weights decoded by conversion instructions.

@@ -30,10 +30,9 @@ pub fn plan(problem: Problem, variant: Variant, device: &Capability) -> Result<P
         bias: false,
         ..problem
     };
-    let choice = weight_gradient::beside(variant);
     Ok(Plan {
         rows: grouped_gemm::plan_over_tiles(back, device, variant)?,
-        w: weight_gradient::plan(outer::Problem::of(&problem), device, choice)?,
+        w: weight_gradient::plan_beside(outer::Problem::of(&problem), device, variant)?,
         bias: bias_gradient::plan(sum::Problem::of(&problem), device)?,
     })
 }

@@ -1,7 +1,7 @@
 //! How CubeCL computes [`moebius_ops::grouped_gemm`]: a file per variant, and [`plan()`] to choose one.
 //!
-//! Every variant but `TensorCore` sums over k in order with fused multiply-adds, so variants agree
-//! to the last bit and an output doesn't depend on the other rows of the batch.
+//! Every variant without matrix instructions sums over k in order with fused multiply-adds, so these variants agree
+//! to the last bit. An output depends on the other rows of the batch in no variant.
 
 pub(crate) mod activation;
 pub mod bias_gradient;
@@ -13,6 +13,8 @@ pub mod fp8;
 mod fragments;
 pub mod gradient;
 mod naive;
+mod pipeline;
+mod pipelined;
 mod plan;
 mod tensor_core;
 mod tile;
@@ -20,6 +22,7 @@ pub mod weight_gradient;
 
 #[cfg(feature = "emit")]
 pub use entries::entries;
+use plan::Matrices;
 pub(crate) use plan::plan_over_tiles;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;
@@ -106,7 +109,8 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         return;
     }
     for slab in &plan.slabs {
-        launched::note(|| name(&plan.problem, plan.variant) + plan.conversion.suffix());
+        let suffix = plan.conversion.suffix();
+        launched::note(|| name(&plan.problem, plan.variant) + plan.instructions() + suffix);
         match plan.variant {
             Variant::Cpu if plan.problem.fp8.is_some() => {
                 cpu_fp8::launch(client, plan, slab, &operands);
@@ -114,6 +118,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
             Variant::Cpu => cpu::launch(client, plan, slab, &operands),
             Variant::Unit | Variant::Gemv => tile::launch(client, plan, slab, &operands),
             Variant::TensorCore => tensor_core::launch(client, plan, slab, &operands),
+            Variant::Pipelined => pipelined::launch(client, plan, slab, &operands),
             Variant::Naive => naive::launch(client, plan, slab, &operands),
         }
     }

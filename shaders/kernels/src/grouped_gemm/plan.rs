@@ -1,11 +1,13 @@
 //! The choice of a variant, tiles and slabs of a grouped GEMM for a device.
 
 use super::fragments::Fragments;
+use super::pipeline::Pipeline;
 use super::tile::TileShape;
-use super::{KERNEL, Problem, WeightLayout, cpu, naive, tensor_core};
+use super::{KERNEL, Problem, WeightLayout, cpu, naive, pipelined, tensor_core};
 use crate::fp8::Conversion;
 use crate::prelude::*;
 use crate::rounds::{fits_rounds, looped};
+use moebius_device::{Runtime, Vendor};
 use serde::Serialize;
 
 moebius_ops::named! {
@@ -19,18 +21,46 @@ moebius_ops::named! {
         Gemv = "gemv",
         /// One task per core: weights packed into panels, a register tile, no barriers.
         Cpu = "cpu",
-        /// Matrix instructions on tiles of 16 × 16 × 16 or 8 × 8 × 8. Unproven.
+        /// Matrix instructions on fragments of 16 × 16 × 16 or 8 × 8 × 8. Unproven but on NVIDIA's cards.
         TensorCore = "tensor_core",
+        /// Matrix instructions of NVIDIA's cards from Ampere on, fed by asynchronous copies. Unproven.
+        Pipelined = "pipelined",
         /// One unit per output: the baseline of the benchmarks.
         Naive = "naive",
     }
 }
 
 impl Variant {
-    /// Whether a plan may choose the variant by itself; if not, it is unproven, as the [crate's documentation](crate#unproven)
-    /// explains.
+    /// Whether a plan may choose the variant by itself on any device; if not, it is unproven, as the
+    /// [crate's documentation](crate#unproven) explains.
     pub fn proven(self) -> bool {
-        self != Self::TensorCore
+        !self.of_matrices()
+    }
+
+    /// Whether the variant uses matrix instructions.
+    pub fn of_matrices(self) -> bool {
+        matches!(self, Self::TensorCore | Self::Pipelined)
+    }
+
+    /// Whether a plan may choose the variant by itself on `device`: cards of the maker have computed it correctly.
+    pub fn proven_on(self, device: &Capability) -> bool {
+        let runtime = matches!(device.runtime, Runtime::Cuda | Runtime::Vulkan);
+        let nvidia = device.vendor == Vendor::Nvidia && runtime;
+        self.proven() || nvidia && self == Self::TensorCore
+    }
+
+    /// The variant, then slower ones that have its tiles and take more problems.
+    pub(super) fn or_slower(self) -> Vec<Self> {
+        let all = [Self::Pipelined, Self::TensorCore, Self::Unit];
+        match all.iter().position(|variant| *variant == self) {
+            Some(at) => all[at..].to_vec(),
+            None => vec![self],
+        }
+    }
+
+    /// The fastest variant for `problem` that is proven on `device`.
+    pub fn best(problem: &Problem, device: &Capability) -> Self {
+        best_variant(problem, device, Choice::default())
     }
 
     /// The fastest variant without matrix instructions for at most `rows` sorted rows.
@@ -60,7 +90,7 @@ impl Variant {
             Self::Unit => TileShape::UNIT.rows(),
             Self::Gemv => TileShape::GEMV.rows(),
             Self::Cpu => cpu::ROWS,
-            Self::TensorCore => tensor_core::ROWS,
+            Self::TensorCore | Self::Pipelined => tensor_core::ROWS,
             Self::Naive => 1,
         }
     }
@@ -71,7 +101,7 @@ impl Variant {
 pub struct Choice {
     /// The required variant; `None` leaves the choice to the plan.
     pub variant: Option<Variant>,
-    /// Whether the plan may choose variants that are [unproven](crate#unproven).
+    /// Whether the plan may choose variants that are [unproven](crate#unproven) on the device.
     pub allow_unproven: bool,
 }
 
@@ -84,9 +114,9 @@ impl Choice {
         }
     }
 
-    /// Whether the plan may choose `variant` by itself.
-    pub(super) fn may_take(self, variant: Variant) -> bool {
-        variant.proven() || self.allow_unproven
+    /// Whether the plan may choose `variant` by itself on `device`.
+    pub(super) fn may_take(self, variant: Variant, device: &Capability) -> bool {
+        variant.proven_on(device) || self.allow_unproven
     }
 }
 
@@ -97,6 +127,52 @@ pub struct Slab {
     pub first: u32,
     /// One past the last expert.
     pub last: u32,
+}
+
+/// What a device has for the variants of matrix instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Matrices {
+    /// Of the `TensorCore` variant.
+    Fragments(Fragments),
+    /// Of the `Pipelined` variant.
+    Pipeline(Pipeline),
+}
+
+impl Matrices {
+    /// What `variant` uses for `problem` on `device`; `None` for a variant without matrix instructions.
+    fn of(
+        variant: Variant,
+        problem: &Problem,
+        device: &Capability,
+    ) -> Result<Option<Self>, Unsupported> {
+        Ok(match variant {
+            Variant::TensorCore => Some(Self::Fragments(tensor_core::supported(problem, device)?)),
+            Variant::Pipelined => Some(Self::Pipeline(pipelined::supported(problem, device)?)),
+            _ => None,
+        })
+    }
+
+    /// Cubes over the rows of `problem`, and columns of a tile.
+    fn tiles(self, problem: &Problem) -> [usize; 2] {
+        match self {
+            Self::Pipeline(of) => pipelined::tiles(of, problem),
+            Self::Fragments(_) => {
+                let rows = super::max_tiles(problem, tensor_core::ROWS);
+                [rows, tensor_core::COLUMNS]
+            }
+        }
+    }
+
+    /// Rounds of loops of one invocation over `k` inner columns.
+    fn rounds(self, k: usize) -> usize {
+        match self {
+            Self::Pipeline(of) => looped(of.steps(k), 0),
+            Self::Fragments(fragments) => {
+                let stores = tensor_core::COLUMNS / fragments.edge * fragments.store_rounds();
+                looped(k.div_ceil(fragments.edge), 0) + stores
+            }
+        }
+    }
 }
 
 /// A [`Problem`], planned for a device.
@@ -114,8 +190,8 @@ pub struct Plan {
     pub slabs: Vec<Slab>,
     /// The number of parallel tasks of the `Cpu` variant.
     pub cores: usize,
-    /// The device's matrix instructions, for the `TensorCore` variant.
-    pub(super) fragments: Option<Fragments>,
+    /// The device's matrix instructions, for the variants that use them.
+    pub(super) matrices: Option<Matrices>,
     pub(super) conversion: Conversion,
 }
 
@@ -145,26 +221,31 @@ impl Plan {
 
     /// Cubes along x (one per tile of rows), along y (one per block of columns), and along z (1).
     pub(super) fn cubes(&self) -> [usize; 3] {
-        let columns = match self.variant {
-            Variant::Cpu => return [1; 3],
-            Variant::Unit | Variant::Gemv => self.tile.columns(),
-            Variant::TensorCore => tensor_core::COLUMNS,
-            Variant::Naive => naive::UNITS as usize,
+        let [rows, columns] = match (self.variant, self.matrices) {
+            (Variant::Cpu, _) => return [1; 3],
+            (Variant::Naive, _) => [self.max_tiles(), naive::UNITS as usize],
+            (_, Some(matrices)) => matrices.tiles(&self.problem),
+            _ => [self.max_tiles(), self.tile.columns()],
         };
-        [self.max_tiles(), self.problem.n.div_ceil(columns), 1]
+        [rows, self.problem.n.div_ceil(columns), 1]
     }
 
     /// Rounds of loops of one invocation.
     fn rounds(&self) -> usize {
         let p = &self.problem;
-        match (self.variant, self.fragments) {
+        match (self.variant, self.matrices) {
             (Variant::Cpu, _) => 0,
             (Variant::Naive, _) => p.parts() * looped(p.k, 0),
-            (Variant::TensorCore, Some(fragments)) => {
-                let stores = tensor_core::COLUMNS / fragments.edge * fragments.store_rounds();
-                looped(p.k.div_ceil(fragments.edge), 0) + stores
-            }
+            (_, Some(matrices)) => matrices.rounds(p.k),
             _ => self.tile.rounds(p.k),
+        }
+    }
+
+    /// The part of a kernel's name for the instructions of a pipeline.
+    pub(super) fn instructions(&self) -> &'static str {
+        match self.matrices {
+            Some(Matrices::Pipeline(of)) => of.by.suffix(),
+            _ => "",
         }
     }
 
@@ -197,10 +278,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         _ => TileShape::UNIT,
     };
     check_variant(variant, &problem, &tile, device)?;
-    let fragments = match variant {
-        Variant::TensorCore => Some(tensor_core::supported(&problem, device)?),
-        _ => None,
-    };
+    let matrices = Matrices::of(variant, &problem, device)?;
     let bytes = problem.element.bytes();
     crate::fits_binding(KERNEL, problem.input_rows() * problem.k * bytes, device)?;
     crate::fits_binding(KERNEL, problem.row_bound * problem.n * bytes, device)?;
@@ -214,7 +292,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     let plan = Plan {
         slabs: slabs(KERNEL, problem.experts, elements, of_element, device)?,
         cores: device.cpu_cores.unwrap_or(1) as usize,
-        fragments,
+        matrices,
         conversion: Conversion::Bits,
         problem,
         variant,
@@ -228,7 +306,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     Ok(plan)
 }
 
-/// Plans `problem` over the tiles of `variant`. Matrix instructions use the tiles of [`Variant::Unit`], which also computes
+/// Plans `problem` over the tiles of `variant`. Variants of matrix instructions have the tiles of [`Variant::Unit`], which also computes
 /// problems that the instructions can't.
 ///
 /// # Errors
@@ -238,20 +316,24 @@ pub(crate) fn plan_over_tiles(
     device: &Capability,
     variant: Variant,
 ) -> Result<Plan, PlanError> {
-    let other = match variant {
-        Variant::TensorCore => tensor_core::supported(&problem, device).is_err(),
-        _ => false,
-    };
-    let variant = if other { Variant::Unit } else { variant };
-    plan(problem, device, Choice::of(variant))
+    let can = |variant: &Variant| Matrices::of(*variant, &problem, device).is_ok();
+    let variant = variant.or_slower().into_iter().find(can);
+    plan(
+        problem,
+        device,
+        Choice::of(variant.unwrap_or(Variant::Unit)),
+    )
 }
 
 /// The fastest variant on this device that is proven or allowed.
 fn best_variant(problem: &Problem, device: &Capability, choice: Choice) -> Variant {
-    if choice.may_take(Variant::TensorCore) && tensor_core::supported(problem, device).is_ok() {
-        return Variant::TensorCore;
-    }
-    Variant::portable(problem.row_bound, problem.experts, device)
+    let matrices = [Variant::Pipelined, Variant::TensorCore];
+    let may = |variant: &Variant| {
+        choice.may_take(*variant, device) && Matrices::of(*variant, problem, device).is_ok()
+    };
+    let halves = problem.element != Element::F32;
+    let best = matrices.into_iter().filter(|_| halves).find(may);
+    best.unwrap_or_else(|| Variant::portable(problem.row_bound, problem.experts, device))
 }
 
 fn check_variant(
@@ -265,8 +347,8 @@ fn check_variant(
     Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
     super::fp8::supported(problem, device)?;
     match variant {
-        // `tensor_core::supported` finds the device's fragments itself.
-        Variant::TensorCore => Ok(()),
+        // `Matrices::of` checks these.
+        Variant::TensorCore | Variant::Pipelined => Ok(()),
         Variant::Cpu => {
             let needs = "a CPU runtime for the cpu variant";
             Unsupported::unless(device.cpu_cores.is_some(), KERNEL, needs, &device.name)

@@ -7,9 +7,9 @@ use super::activation::{activate, gated};
 use super::fp8::{four_of_column, panels_of};
 use super::fragments::{ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums};
 use super::{
-    Activation, Bindings, Capability, Conversion, DeviceElement, Fp8Scheme, KERNEL, Operands,
-    Place, Plan, Problem, Sizes, Slab, Source, Unsupported, WeightLayout, count, input_row, sizes,
-    tile_at, with_bias,
+    Activation, Bindings, Capability, Conversion, DeviceElement, Fp8Scheme, KERNEL, Matrices,
+    Operands, Place, Plan, Problem, Sizes, Slab, Source, Unsupported, WeightLayout, count,
+    input_row, sizes, tile_at, with_bias,
 };
 use cubecl::cmma;
 use cubecl::prelude::*;
@@ -296,7 +296,7 @@ fn store<F: Float>(
 }
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
-    let Some(fragments) = plan.fragments else {
+    let Some(Matrices::Fragments(fragments)) = plan.matrices else {
         return;
     };
     let p = &plan.problem;

@@ -2,6 +2,7 @@
 
 use super::{Choice, Problem, Product, Source, Variant, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
+use crate::grouped_gemm::pipeline::{HOPPER, Instruction};
 use moebius_ops::Element;
 
 /// A variant, its element type, the columns of a and b, and their sources; `None` for a dense product.
@@ -14,7 +15,7 @@ const WHOLE: [usize; 2] = [512, 256];
 const RAGGED: [usize; 2] = [511, 255];
 
 /// 16-bit types change the loads; columns that aren't a multiple of four change loads and stores.
-const CASES: [Case; 20] = [
+const CASES: [Case; 24] = [
     (Variant::Unit, Element::F32, WHOLE, SORTED_BY_TOKEN),
     (Variant::Unit, Element::F32, RAGGED, TOKEN_BY_SORTED),
     (Variant::Unit, Element::F16, WHOLE, TOKEN_BY_SORTED),
@@ -35,6 +36,10 @@ const CASES: [Case; 20] = [
     (Variant::TensorCore, Element::Bf16, WHOLE, TOKEN_BY_SORTED),
     (Variant::TensorCore, Element::F16, WHOLE, DENSE),
     (Variant::TensorCore, Element::Bf16, WHOLE, DENSE),
+    (Variant::Pipelined, Element::F16, WHOLE, TOKEN_BY_SORTED),
+    (Variant::Pipelined, Element::Bf16, WHOLE, TOKEN_BY_SORTED),
+    (Variant::Pipelined, Element::F16, WHOLE, DENSE),
+    (Variant::Pipelined, Element::Bf16, WHOLE, DENSE),
 ];
 
 /// Every variant, in the cases that compile to different code.
@@ -52,7 +57,12 @@ pub fn entries() -> Vec<KernelEntry> {
         let entry = KernelEntry::new("weight_gradient", variant.name(), name, launch);
         entry.of(element).proven(variant.proven())
     };
-    CASES.map(entry).into()
+    let pipelined = CASES
+        .into_iter()
+        .filter(|case| case.0 == Variant::Pipelined);
+    let (variant, suffix) = (Instruction::OF_HOPPER, Instruction::Group.suffix());
+    let hopper = pipelined.map(|case| entry(case).since_sm(HOPPER).by(variant, suffix));
+    CASES.into_iter().map(entry).chain(hopper).collect()
 }
 
 fn gradient(at: &Machine, variant: Variant, problem: Problem) -> Planned {

@@ -3,6 +3,7 @@
 mod cpu;
 #[cfg(feature = "emit")]
 mod entries;
+mod pipelined;
 mod tensor_core;
 mod tile;
 
@@ -11,7 +12,7 @@ pub use entries::entries;
 
 #[cfg(any(test, feature = "emit"))]
 use super::Problem as Product;
-use super::fragments::Fragments;
+use super::plan::Matrices;
 use super::plan::{launches, slabs};
 use super::{Choice, Segments, Slab, Source, Variant, input_row, segment};
 use crate::prelude::*;
@@ -43,22 +44,31 @@ pub struct Plan {
     pub lanes: [usize; 2],
     /// The number of parallel tasks of the `Cpu` variant.
     pub cores: usize,
-    /// The device's matrix instructions, for the `TensorCore` variant.
-    fragments: Option<Fragments>,
+    /// The device's matrix instructions, for the variants that use them.
+    matrices: Option<Matrices>,
 }
 
 impl Plan {
     /// Rounds of loops of one invocation, if one expert has all rows.
     fn rounds(&self) -> usize {
         let rows = self.problem.product.row_bound;
-        match (self.variant, self.fragments) {
+        match (self.variant, self.matrices) {
             (Variant::Cpu, _) => 0,
             (Variant::Naive, _) => looped(rows, 0),
-            (Variant::TensorCore, Some(fragments)) => {
+            (_, Some(Matrices::Pipeline(of))) => looped(of.steps(rows), 0),
+            (_, Some(Matrices::Fragments(fragments))) => {
                 let stores = tensor_core::EDGE / fragments.edge * fragments.store_rounds();
                 looped(rows.div_ceil(fragments.edge), 0) + stores
             }
             _ => looped(rows.div_ceil(tile::STEP), 0),
+        }
+    }
+
+    /// The part of a kernel's name for the instructions of a pipeline.
+    fn instructions(&self) -> &'static str {
+        match self.matrices {
+            Some(Matrices::Pipeline(of)) => of.by.suffix(),
+            _ => "",
         }
     }
 
@@ -80,13 +90,12 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         problem.check()?;
     }
     product.element.supported(KERNEL, device)?;
-    let matrices = || tensor_core::supported(&problem, device);
     let variant = choice.variant.unwrap_or(match device.cpu_cores {
         Some(_) => Variant::Cpu,
-        None if choice.may_take(Variant::TensorCore) && matrices().is_ok() => Variant::TensorCore,
-        None => Variant::Unit,
+        None => best_of_gpu(&problem, device, choice),
     });
     check_variant(variant, device)?;
+    let matrices = matrices(variant, &problem, device)?;
     let bytes = product.element.bytes();
     crate::fits_binding(KERNEL, problem.rows(problem.a) * m * bytes, device)?;
     crate::fits_binding(KERNEL, problem.rows(problem.b) * n * bytes, device)?;
@@ -102,10 +111,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
             Variant::TensorCore => [4, 4],
             _ => [1, 1],
         },
-        fragments: match variant {
-            Variant::TensorCore => Some(matrices()?),
-            _ => None,
-        },
+        matrices,
         cores: device.cpu_cores.unwrap_or(1) as usize,
         problem,
         variant,
@@ -117,12 +123,48 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     Ok(plan)
 }
 
-/// The choice for weight gradients of products by `variant`: matrix instructions if the products use them.
-pub(crate) fn beside(variant: Variant) -> Choice {
-    Choice {
-        variant: None,
-        allow_unproven: variant == Variant::TensorCore,
-    }
+/// What `variant` uses for `problem` on `device`; `None` for a variant without matrix instructions.
+fn matrices(
+    variant: Variant,
+    problem: &Problem,
+    device: &Capability,
+) -> Result<Option<Matrices>, Unsupported> {
+    Ok(match variant {
+        Variant::TensorCore => Some(Matrices::Fragments(tensor_core::supported(
+            problem, device,
+        )?)),
+        Variant::Pipelined => Some(Matrices::Pipeline(pipelined::supported(problem, device)?)),
+        _ => None,
+    })
+}
+
+/// The fastest variant on a GPU that is proven or allowed.
+fn best_of_gpu(problem: &Problem, device: &Capability, choice: Choice) -> Variant {
+    let may = |variant: &Variant| {
+        choice.may_take(*variant, device) && matrices(*variant, problem, device).is_ok()
+    };
+    let halves = problem.product.element != Element::F32;
+    let best = [Variant::Pipelined, Variant::TensorCore];
+    let best = best.into_iter().filter(|_| halves).find(may);
+    best.unwrap_or(Variant::Unit)
+}
+
+/// Plans weight gradients beside products by `variant`: by the same matrix instructions, or slower ones that take the problem.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn plan_beside(
+    problem: Problem,
+    device: &Capability,
+    variant: Variant,
+) -> Result<Plan, PlanError> {
+    let can = |variant: &Variant| matrices(*variant, &problem, device).is_ok();
+    let named = variant.or_slower().into_iter().find(can);
+    let choice = Choice {
+        variant: named.filter(|_| variant.of_matrices()),
+        allow_unproven: false,
+    };
+    plan(problem, device, choice)
 }
 
 fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupported> {
@@ -135,8 +177,8 @@ fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupporte
             let have = format!("the {} variant asked for", variant.name());
             return Err(Unsupported::new(KERNEL, "another variant", have));
         }
-        // The plan checks this variant by `tensor_core::supported`.
-        Variant::TensorCore => (0, 0),
+        // `matrices` checks these.
+        Variant::TensorCore | Variant::Pipelined => (0, 0),
         Variant::Unit => (tile::UNITS, tile::SHARED_BYTES),
         // A CPU starts more tasks than it has cores.
         Variant::Naive if device.cpu_cores.is_none() => (NAIVE_UNITS, 0),
@@ -151,6 +193,10 @@ fn cubes(plan: &Plan, slab: &Slab) -> [usize; 3] {
     let [m, n] = match plan.variant {
         Variant::Unit => [m.div_ceil(tile::EDGE), n.div_ceil(tile::EDGE)],
         Variant::TensorCore => [m, n].map(|columns| columns.div_ceil(tensor_core::EDGE)),
+        Variant::Pipelined => match plan.matrices {
+            Some(Matrices::Pipeline(of)) => [m.div_ceil(of.tile()[0]), n.div_ceil(of.tile()[1])],
+            _ => return [1; 3],
+        },
         Variant::Naive => [n.div_ceil(NAIVE_UNITS as usize), m],
         _ => return [1; 3],
     };
@@ -174,11 +220,12 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         return;
     }
     for slab in &plan.slabs {
-        launched::note(|| name(&plan.problem, plan.variant));
+        launched::note(|| name(&plan.problem, plan.variant) + plan.instructions());
         match plan.variant {
             Variant::Cpu => cpu::launch(client, plan, slab, &operands),
             Variant::Naive => launch_naive(client, plan, slab, &operands),
             Variant::TensorCore => tensor_core::launch(client, plan, slab, &operands),
+            Variant::Pipelined => pipelined::launch(client, plan, slab, &operands),
             _ => tile::launch(client, plan, slab, &operands),
         }
     }

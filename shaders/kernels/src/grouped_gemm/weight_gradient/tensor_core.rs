@@ -3,7 +3,9 @@
 //! Each step loads the rows of one fragment of both operands into workgroup memory, with zeros past the expert's last row. The
 //! rows are the inner columns of the product, so a is read transposed.
 
-use super::{Bindings, Operands, Plan, Problem, Sizes, Slab, Source, Spec, Step, cubes, sizes};
+use super::{
+    Bindings, Matrices, Operands, Plan, Problem, Sizes, Slab, Source, Spec, Step, cubes, sizes,
+};
 use crate::grouped_gemm::fragments::{
     ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums,
 };
@@ -120,7 +122,7 @@ fn weight_gradient_tensor_core<F: Float>(
 }
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
-    let Some(fragments) = plan.fragments else {
+    let Some(Matrices::Fragments(fragments)) = plan.matrices else {
         return;
     };
     let bound = Bindings::new(&plan.problem, slab, operands);
