@@ -328,7 +328,7 @@ impl MoeLayer {
             factors: self.factors.as_ref(),
             config,
             variant: match &self.experts {
-                Experts::FeedForward(experts) => experts.variant(self.variant),
+                Experts::FeedForward(experts) => experts.variant(self.variant, &x, config)?,
                 _ => self.variant,
             },
         };

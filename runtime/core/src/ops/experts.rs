@@ -69,6 +69,24 @@ pub(crate) fn run(
         .floats())
 }
 
+/// Returns `variant` if there is one, else matrix instructions if they are the fastest proven way to both products of `problem`; `None`
+/// leaves the choice to the sort.
+pub(crate) fn variant(
+    variant: Option<Variant>,
+    problem: &Problem,
+    device: &Device,
+) -> Result<Option<Variant>, Error> {
+    if variant.is_some() {
+        return Ok(variant);
+    }
+    let best = device::plan(device, |device| -> Result<_, Error> {
+        let products = [problem.up()?, problem.down()?];
+        let [up, down] = products.map(|product| Variant::best(&product, device));
+        Ok((up == down && up.of_matrices()).then_some(up))
+    })?;
+    Ok(best.flatten())
+}
+
 /// Plans how kernels of `variant` run `problem`, as a forward does before it sorts; `None` on a device without kernels.
 pub(crate) fn plan(
     problem: Problem,
@@ -76,6 +94,7 @@ pub(crate) fn plan(
     device: &Device,
 ) -> Result<Option<experts::Plan>, Error> {
     problem.check()?;
+    let variant = self::variant(variant, &problem, device)?;
     device::plan(device, |device| {
         let (rows, experts) = (problem.row_bound, problem.routing.experts());
         let choice = Choice {

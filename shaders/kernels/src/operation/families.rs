@@ -163,8 +163,7 @@ impl Family for GroupedGemm {
     type How = ProductHow;
 
     fn kernels(&self, how: &ProductHow, device: &Capability) -> Result<Kernels, PlanError> {
-        let variant =
-            |p: &Product| Variant::or_portable(how.variant, p.row_bound, p.experts, device);
+        let variant = |p: &Product| how.variant.unwrap_or_else(|| Variant::best(p, device));
         Ok(match self {
             Self::Linear(p) => {
                 let plan = grouped_gemm::plan(*p, device, Choice::of(variant(p)))?;
@@ -207,8 +206,8 @@ impl Family for Experts {
         device: &Capability,
     ) -> Result<Kernels, PlanError> {
         let (Self::Forward { problem, .. } | Self::Backward { problem, .. }) = *self;
-        let (rows, count) = (problem.row_bound, problem.routing.experts());
-        let variant = Variant::or_portable(*variant, rows, count, device);
+        let up = problem.up()?;
+        let variant = variant.unwrap_or_else(|| Variant::best(&up, device));
         let forward = || experts::plan(problem, device, Choice::of(variant));
         let backward = || experts::plan_training(problem, variant, device);
         let tiles = tiles(&problem.down()?, variant.tile_rows());

@@ -164,9 +164,10 @@ impl SwitchedExperts {
         let ones = Tensor::<2>::ones(places.dims(), options);
         let rule = CapacityRule::default();
         let count = self.cache.places();
-        let assignment = Assignment::new(places, ones.clone(), count, rule, self.variant)?;
-        let config = &self.layer.config;
-        let problem = config.fused(assignment.routing(), rows.dtype())?;
+        let routing = moebius_ops::routing::Problem::new(places.dims()[0], count, 1)?;
+        let problem = self.layer.config.fused(routing, rows.dtype())?;
+        let variant = ops::experts::variant(self.variant, &problem, &rows.device())?;
+        let assignment = Assignment::new(places, ones.clone(), count, rule, variant)?;
         let experts = self.cache.experts();
         let of = Rows::Sorted(&assignment);
         ops::experts::run(rows, Some(ones), experts, of, problem, Run::default())
