@@ -4,6 +4,7 @@ use burn::tensor::DType;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use moebius::fp8::Fp8Format;
 use moebius_ops::{Element, Fault, Mismatch};
+use moebius_shaders::grouped_gemm::Variant;
 
 /// A word of an option, its help, and the value that it stands for.
 pub type Named<T> = (&'static str, &'static str, T);
@@ -12,6 +13,28 @@ pub type Named<T> = (&'static str, &'static str, T);
 pub const FORMATS: [Named<Fp8Format>; 2] = [
     ("e4m3", "3 bits of mantissa", Fp8Format::E4M3),
     ("e5m2", "2 bits of mantissa", Fp8Format::E5M2),
+];
+
+/// The variants of grouped products.
+pub(crate) const VARIANTS: [Named<Variant>; 6] = [
+    (
+        "unit",
+        "A register tile over tiles in workgroup memory",
+        Variant::Unit,
+    ),
+    ("gemv", "The same with four rows to a tile", Variant::Gemv),
+    ("cpu", "One task per core of a processor", Variant::Cpu),
+    (
+        "tensor_core",
+        "Matrix instructions on fragments",
+        Variant::TensorCore,
+    ),
+    (
+        "pipelined",
+        "Matrix instructions fed by asynchronous copies, on CUDA; unproven",
+        Variant::Pipelined,
+    ),
+    ("naive", "One unit per value", Variant::Naive),
 ];
 
 /// Element types of a benchmark.

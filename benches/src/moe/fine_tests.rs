@@ -13,6 +13,7 @@ fn both_layers_do_the_same_work() {
         seq: 1,
         dtype: DType::F32,
         gated: true,
+        variant: None,
         device: Device::Flex,
         peer: Some(crate::BenchPeer::Torch),
     };

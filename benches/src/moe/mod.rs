@@ -3,7 +3,7 @@
 pub mod backward;
 pub mod fine;
 
-use crate::options::{DTYPES, named, positive};
+use crate::options::{DTYPES, VARIANTS, named, positive};
 use crate::oracle::tolerance;
 use crate::peer::{self, BenchPeer, Figures, Peer, PeerError};
 use crate::place::Place;
@@ -16,6 +16,7 @@ use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer, RouteConfig, Stage};
 use moebius_device::{Device, Opened, memory_in_use, process_memory};
 use moebius_ops::Mismatch;
 use moebius_shaders::experts;
+use moebius_shaders::grouped_gemm::Variant;
 use serde::Serialize;
 use std::time::Instant;
 
@@ -46,6 +47,9 @@ pub struct MoeBench {
     /// Gated experts (SwiGLU) in place of two plain layers with relu.
     #[arg(long)]
     pub gated: bool,
+    /// Kernels of the experts' products, proven or not [default: what the plan chooses].
+    #[arg(long, value_name = "V", value_parser = named(VARIANTS))]
+    pub variant: Option<Variant>,
     /// Device to measure: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
     pub device: Device,
@@ -72,6 +76,7 @@ impl MoeBench {
             seq: 128,
             dtype: DType::F32,
             gated: false,
+            variant: None,
             device,
             peer: None,
         }
@@ -138,7 +143,7 @@ impl Setup {
             config = config.with_keep(keep);
             on = on.autodiff();
         }
-        let mut layer = config.init(&on)?;
+        let mut layer = config.init(&on)?.with_variant(bench.variant);
         if bench.dtype != DType::F32 {
             layer = layer.cast(bench.dtype)?;
         }

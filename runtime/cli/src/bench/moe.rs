@@ -242,7 +242,7 @@ fn row_of_layer(experts: String, report: &MoeReport) -> [String; 7] {
 
 /// The options that determine the work of a mixture of experts.
 fn moe_workload(name: &str, bench: &MoeBench) -> Value {
-    json!({
+    let mut workload = json!({
         "name": name,
         "tokens": bench.batch.saturating_mul(bench.seq),
         "hidden": bench.hidden,
@@ -251,7 +251,11 @@ fn moe_workload(name: &str, bench: &MoeBench) -> Value {
         "top_k": bench.top_k,
         "dtype": bench.dtype.name(),
         "gated": bench.gated,
-    })
+    });
+    if let Some(variant) = bench.variant {
+        workload["variant"] = variant.name().into();
+    }
+    workload
 }
 
 /// Description of the layer, for a title.
