@@ -113,6 +113,30 @@ pub(super) fn four_of_column(
     four
 }
 
+/// A word of a column of a part of an expert, and its scale; 0 past the ends. Kernels that read several before they decode any load here
+/// what [`four_of_column`] decodes.
+#[cube]
+pub(super) fn word_of_column(
+    codes: &[u32],
+    scales: &[u32],
+    sizes: &Sizes,
+    panels: &Panels,
+    part: usize,
+    column: usize,
+    word: usize,
+    #[comptime] granularity: Granularity,
+) -> (u32, f32) {
+    let mut code = 0u32;
+    let mut scale = 0.0f32;
+    if word < panels.words && column < sizes.n {
+        let panel = (panels.in_slab + part) * panels.of_part + column / PANEL;
+        code = codes[(panel * panels.words + word) * PANEL + column % PANEL];
+        let (row, block) = (part * sizes.n + column, word / panels.block);
+        scale = scale_at(scales, sizes, panels.expert, row, block, granularity);
+    }
+    (code, scale)
+}
+
 /// Decodes code `lane` of every word, for devices that keep subnormals.
 ///
 /// The code's bits, moved to the exponent of an f32, make a number that is too small by a factor of 2^(127 − bias). One exact

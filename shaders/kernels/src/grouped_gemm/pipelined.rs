@@ -1,7 +1,7 @@
 //! The `pipelined` variant: rows of x, or of x through the sort, times an expert's weights or decoded codes.
 
 use super::activation::{activate, gated};
-use super::fp8::{Panels, four_of_column, panels_of};
+use super::fp8::{panels_of, word_of_column};
 use super::fragments::Lines;
 use super::pipeline::copies::{chunks, copied, copy, end_copies, mine, place, wait_for_copies};
 use super::pipeline::products::{
@@ -13,6 +13,7 @@ use super::{
     Operands, Place, Plan, Problem, Sizes, Slab, Source, Unsupported, WeightLayout, count,
     input_row, segment, sizes, tensor_core, tile_at, with_bias,
 };
+use crate::fp8::decode_four;
 use cubecl::prelude::*;
 
 /// The pipeline of `problem` on `device`.
@@ -182,71 +183,72 @@ fn copy_weights(
     }
 }
 
-/// Decodes one step of the codes to a stage. Neighbouring units take neighbouring columns, whose words are neighbours.
+/// Decodes one step of the codes to a stage. Neighbouring units take neighbouring columns, whose words are neighbours. All words are read
+/// before the first is written, so that the reads wait together.
 #[cube]
 fn decode_weights<F: Float>(
     codes: &[u32],
     scales: &[u32],
     ring: &mut Shared<[Chunk]>,
     sizes: &Sizes,
-    place_of: &Place,
+    tile: &Place,
     step: usize,
     slot: usize,
     #[comptime] spec: Spec,
     #[comptime] fp8: Fp8Scheme,
 ) {
-    let of = comptime!(spec.of);
+    let (of, copies) = comptime!((spec.of, spec.of.copies(1)));
     let lines = comptime!(of.tile()[1]);
-    let panels = panels_of(
-        sizes,
-        place_of.expert,
-        comptime!(spec.parts),
-        fp8.granularity,
-    );
+    let panels = panels_of(sizes, tile.expert, comptime!(spec.parts), fp8.granularity);
+    let mut words = Array::<u32>::new(comptime!(2 * copies));
+    let mut factors = Array::<f32>::new(comptime!(2 * copies));
     #[unroll]
-    for i in 0..comptime!(of.copies(1)) {
+    for i in 0..copies {
+        let at = UNIT_POS as usize + comptime!(i * of.units());
+        let (part, column) = part_of_line(at % lines, spec);
+        let column = tile.column + column;
+        #[unroll]
+        for j in 0..2usize {
+            let word = step * comptime!(of.step / 4) + at / lines * 2 + j;
+            let (code, scale) = word_of_column(
+                codes,
+                scales,
+                sizes,
+                &panels,
+                part,
+                column,
+                word,
+                fp8.granularity,
+            );
+            words[2 * i + j] = code;
+            factors[2 * i + j] = scale;
+        }
+    }
+    #[unroll]
+    for i in 0..copies {
         let at = UNIT_POS as usize + comptime!(i * of.units());
         let (line, chunk) = (at % lines, at / lines);
         if mine(line, 1usize, of) {
-            let (part, column) = part_of_line(line, spec);
-            let column = place_of.column + column;
-            let word = step * comptime!(of.step / 4) + chunk * 2;
             let to = slot * comptime!(of.chunks(1)) + place(line, chunk, 1usize, of);
-            ring[to] =
-                decoded_chunk::<F>(codes, scales, sizes, &panels, part, column, word, spec, fp8);
+            ring[to] = decoded::<F>(&words, &factors, i, spec, fp8);
         }
     }
 }
 
-/// Eight decoded values of a column, from word `word` on.
+/// Eight values of words 2·`at` and the next, times their scales.
 #[cube]
-fn decoded_chunk<F: Float>(
-    codes: &[u32],
-    scales: &[u32],
-    sizes: &Sizes,
-    panels: &Panels,
-    part: usize,
-    column: usize,
-    word: usize,
+fn decoded<F: Float>(
+    words: &Array<u32>,
+    factors: &Array<f32>,
+    #[comptime] at: usize,
     #[comptime] spec: Spec,
     #[comptime] fp8: Fp8Scheme,
 ) -> Chunk {
     let mut chunk = Chunk::new(0u32);
     #[unroll]
     for i in 0..2usize {
-        let word = word + i;
-        let four = four_of_column(
-            codes,
-            scales,
-            sizes,
-            panels,
-            part,
-            column,
-            word,
-            fp8,
-            comptime!(spec.conversion),
-        );
-        let four = Vector::<F, Const<4>>::cast_from(four);
+        let four = decode_four(words[2 * at + i], fp8.format, comptime!(spec.conversion));
+        let four = Vector::<F, Const<4>>::cast_from(four * Vector::new(factors[2 * at + i]));
         #[unroll]
         for j in 0..2usize {
             let mut pair = Vector::<F, Const<2>>::new(F::new(0.0));
