@@ -234,7 +234,7 @@ fn table(known: &Known) -> String {
         some kernels; `vulkan` is a software driver). *emulated in CI*: the same on a software driver, which gives CubeCL's CUDA C++, HIP C++ or Metal to the compiler of \
         the processor (of Metal those kernels that a case launches without Burn, which has no such device); CubeCL's PTX and its code for AMD's GPUs are compiled only. *compiles in CI*: the target's own compiler or validator takes the code, and no machine of CI can run it. \
         *emitted*: the code is written, and no compiler of CI reads it. *unproven*: a way of computing that a plan \
-        chooses only on request; but `tensor core` of products and gradients on NVIDIA's cards, which have had it right. ✓: cases that launch it passed on a GPU, too; which one is said below. `flex` and `xla` have no kernels: the same operations in Rust and in StableHLO, \
+        chooses only on request; but `tensor core` of products and gradients on NVIDIA's cards, and `pipelined wgmma` on Hopper, which have had them right. ✓: cases that launch it passed on a GPU, too; which one is said below. `flex` and `xla` have no kernels: the same operations in Rust and in StableHLO, \
         held to the same references by conformance.\n"
     )
 }

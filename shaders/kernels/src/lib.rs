@@ -9,9 +9,9 @@
 //!
 //! A variant, with its instructions, is unproven when too little hardware has run it. This applies to variants with matrix
 //! instructions and with FP8 conversion instructions: no CI machine has them, and a driver in software doesn't count. Two GPUs have
-//! computed all but one of them correctly, an NVIDIA H100 (2026-11-27, commit b6104b6) and an H200 (the same day, commit 1b529bb), so
-//! plans of grouped products take [`grouped_gemm::Variant::TensorCore`] on NVIDIA's cards by themselves. The other is
-//! [`grouped_gemm::Variant::Pipelined`], of which an H200 has run dense products (2026-11-28).
+//! computed correctly what they had of them, an NVIDIA H100 (2026-11-27, commit b6104b6) and an H200 (the same day, commit 1b529bb), so
+//! plans of grouped products take [`grouped_gemm::Variant::TensorCore`] on NVIDIA's cards by themselves, and on Hopper
+//! [`grouped_gemm::Variant::Pipelined`], which two H200 have run (2026-11-28).
 //!
 //! A plan chooses an unproven variant only if the caller names or allows it. Targets and element types don't matter here: the other
 //! variants are proven where conformance runs them. On a GPU that no machine of the project has, they run by default, and the

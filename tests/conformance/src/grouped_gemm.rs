@@ -395,11 +395,10 @@ pub(crate) fn pipelines(target: &Target, element: Element) -> Outcome {
         typed(Problem::new(390, 4, 3, 48, 96).unwrap()),
         typed(Problem::dense(300, 272, 64).unwrap()),
     ];
-    // An expert's share of the rows for the two larger tiles; experts have from half to twice their share.
-    let larger = [70, 40].map(|rows| {
-        let (slots, experts) = (rows * 128, 128);
-        let keys = random_keys(slots, experts);
-        let sorted = of(slots, experts, 8, 72);
+    // An expert's share of the rows, experts and columns for the three larger tiles; experts have from half to twice their share.
+    let larger = [(70, 128, 8), (70, 64, 256), (40, 128, 8)].map(|(rows, experts, n)| {
+        let keys = random_keys(rows * experts, experts);
+        let sorted = of(rows * experts, experts, n, 72);
         [sorted, in_out(sorted)].map(|problem| Product::new(problem, &keys))
     });
     let by_copies = |product: Product| product.check_by(target, &[Variant::Pipelined]);

@@ -1,7 +1,7 @@
 //! The choice of a variant, tiles and slabs of a grouped GEMM for a device.
 
 use super::fragments::Fragments;
-use super::pipeline::Pipeline;
+use super::pipeline::{self, Pipeline};
 use super::tile::TileShape;
 use super::{KERNEL, Problem, WeightLayout, cpu, naive, pipelined, tensor_core};
 use crate::fp8::Conversion;
@@ -23,7 +23,7 @@ moebius_ops::named! {
         Cpu = "cpu",
         /// Matrix instructions on fragments of 16 × 16 × 16 or 8 × 8 × 8. Unproven but on NVIDIA's cards.
         TensorCore = "tensor_core",
-        /// Matrix instructions of NVIDIA's cards from Ampere on, fed by asynchronous copies. Unproven.
+        /// Matrix instructions of NVIDIA's cards from Ampere on, fed by asynchronous copies. Unproven but on Hopper.
         Pipelined = "pipelined",
         /// One unit per output: the baseline of the benchmarks.
         Naive = "naive",
@@ -44,9 +44,12 @@ impl Variant {
 
     /// Whether a plan may choose the variant by itself on `device`: cards of the maker have computed it correctly.
     pub fn proven_on(self, device: &Capability) -> bool {
-        let runtime = matches!(device.runtime, Runtime::Cuda | Runtime::Vulkan);
-        let nvidia = device.vendor == Vendor::Nvidia && runtime;
-        self.proven() || nvidia && self == Self::TensorCore
+        let nvidia = device.vendor == Vendor::Nvidia;
+        self.proven()
+            || match self {
+                Self::Pipelined => nvidia && pipeline::of_hopper(device),
+                _ => nvidia && matches!(device.runtime, Runtime::Cuda | Runtime::Vulkan),
+            }
     }
 
     /// The variant, then slower ones that have its tiles and take more problems.

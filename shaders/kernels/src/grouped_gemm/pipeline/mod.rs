@@ -80,11 +80,13 @@ pub(super) struct Pipeline {
 /// A tile: planes down and across, rows and columns of each, inner columns of a stage, stages.
 type Tile = ([usize; 2], [usize; 2], usize, usize);
 
-/// The tiles, from the largest: those that were the fastest in a product of 4096³ on an H200 (benches/RESULTS.md), and smaller ones.
-const OF_GROUPS: [Tile; 3] = [
+/// The tiles, from the largest. Those of groups were the fastest of several on an H200, those of planes the fastest of three there
+/// (benches/RESULTS.md).
+const OF_GROUPS: [Tile; 4] = [
+    ([8, 1], [16, 256], 64, 3),
     ([8, 1], [16, 128], 64, 3),
     ([4, 1], [16, 128], 64, 3),
-    ([4, 1], [16, 64], 64, 4),
+    ([4, 1], [16, 64], 64, 8),
 ];
 
 const OF_PLANES: [Tile; 3] = [
@@ -131,11 +133,10 @@ impl Pipeline {
             format_args!("asynchronous copies and 16 x 8 x 16 matrix instructions in {input}");
         let have = format_args!("{} without them", device.name);
         Unsupported::unless(has, KERNEL, needs, have)?;
-        let hopper = device.architecture.as_deref() == Some(&format!("sm_{HOPPER}"));
-        let (by, tiles) = if hopper {
-            (Instruction::Group, OF_GROUPS)
+        let (by, tiles): (_, &[Tile]) = if of_hopper(device) {
+            (Instruction::Group, &OF_GROUPS)
         } else {
-            (Instruction::Plane, OF_PLANES)
+            (Instruction::Plane, &OF_PLANES)
         };
         let largest = tiles.iter().find(|tile| extent.suits(**tile));
         let (planes, each, step, stages) = *largest.unwrap_or(&tiles[tiles.len() - 1]);
@@ -213,6 +214,13 @@ impl Pipeline {
     pub(super) const fn steps(self, inner: usize) -> usize {
         inner.div_ceil(self.step)
     }
+}
+
+/// Whether `device` has Hopper's instructions and the compiler that asks for them.
+pub(super) fn of_hopper(device: &Capability) -> bool {
+    let architecture = device.architecture.as_deref();
+    let sm = architecture.and_then(|name| name.strip_prefix("sm_")?.parse().ok());
+    sm == Some(HOPPER) && device.runtime == Runtime::Cuda && device.async_copies
 }
 
 /// The rings of both operands.
