@@ -89,6 +89,25 @@ pub(super) fn panels_of(
     }
 }
 
+/// A word of a column of a part of an expert, and its scale; neither may lie past the ends.
+#[cube]
+fn code_and_scale(
+    codes: &[u32],
+    scales: &[u32],
+    sizes: &Sizes,
+    panels: &Panels,
+    part: usize,
+    column: usize,
+    word: usize,
+    #[comptime] granularity: Granularity,
+) -> (u32, f32) {
+    let panel = (panels.in_slab + part) * panels.of_part + column / PANEL;
+    let code = codes[(panel * panels.words + word) * PANEL + column % PANEL];
+    let (row, block) = (part * sizes.n + column, word / panels.block);
+    let scale = scale_at(scales, sizes, panels.expert, row, block, granularity);
+    (code, scale)
+}
+
 /// The four values of a word of a column of a part of an expert, times their scale; 0 past the ends.
 #[cube]
 pub(super) fn four_of_column(
@@ -104,17 +123,14 @@ pub(super) fn four_of_column(
 ) -> Vector<f32, Const<4>> {
     let mut four = Vector::<f32, Const<4>>::new(0.0f32);
     if word < panels.words && column < sizes.n {
-        let panel = (panels.in_slab + part) * panels.of_part + column / PANEL;
-        let code = codes[(panel * panels.words + word) * PANEL + column % PANEL];
-        let (row, block) = (part * sizes.n + column, word / panels.block);
-        let scale = scale_at(scales, sizes, panels.expert, row, block, fp8.granularity);
+        let of = fp8.granularity;
+        let (code, scale) = code_and_scale(codes, scales, sizes, panels, part, column, word, of);
         four = decode_four(code, fp8.format, conversion) * Vector::new(scale);
     }
     four
 }
 
-/// A word of a column of a part of an expert, and its scale; 0 past the ends. Kernels that read several before they decode any load here
-/// what [`four_of_column`] decodes.
+/// A word of a column of a part of an expert, and its scale, for kernels that read several before they decode any; 0 past the ends.
 #[cube]
 pub(super) fn word_of_column(
     codes: &[u32],
@@ -124,15 +140,14 @@ pub(super) fn word_of_column(
     part: usize,
     column: usize,
     word: usize,
-    #[comptime] granularity: Granularity,
+    #[comptime] of: Granularity,
 ) -> (u32, f32) {
     let mut code = 0u32;
     let mut scale = 0.0f32;
     if word < panels.words && column < sizes.n {
-        let panel = (panels.in_slab + part) * panels.of_part + column / PANEL;
-        code = codes[(panel * panels.words + word) * PANEL + column % PANEL];
-        let (row, block) = (part * sizes.n + column, word / panels.block);
-        scale = scale_at(scales, sizes, panels.expert, row, block, granularity);
+        let found = code_and_scale(codes, scales, sizes, panels, part, column, word, of);
+        code = found.0;
+        scale = found.1;
     }
     (code, scale)
 }

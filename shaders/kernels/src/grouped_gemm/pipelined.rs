@@ -3,7 +3,7 @@
 use super::activation::{activate, gated};
 use super::fp8::{panels_of, word_of_column};
 use super::fragments::Lines;
-use super::pipeline::copies::{chunks, copied, copy, end_copies, mine, place, wait_for_copies};
+use super::pipeline::copies::{after, chunks, copied, copy, end_copies, place, wait_for_stage};
 use super::pipeline::products::{
     Sums, begin_products, end_products, first_of_unit, four_sums, zero_sums,
 };
@@ -228,10 +228,8 @@ fn decode_weights<F: Float>(
     for i in 0..copies {
         let at = UNIT_POS as usize + comptime!(i * of.units());
         let (line, chunk) = (at % lines, at / lines);
-        if mine(line, 1usize, of) {
-            let to = slot * comptime!(of.chunks(1)) + place(line, chunk, 1usize, of);
-            ring[to] = decoded::<F>(&words, &factors, i, spec, fp8);
-        }
+        let to = slot * comptime!(of.chunks(1)) + place(line, chunk, 1usize, of);
+        ring[to] = decoded::<F>(&words, &factors, i, spec, fp8);
     }
 }
 
@@ -328,9 +326,7 @@ fn grouped_gemm_pipelined<F: Float>(
         let mut slot = 0usize.runtime();
         let mut free = comptime!(stages - 1).runtime();
         for step in 0..steps {
-            wait_for_copies(comptime!(stages - 2), of);
-            // All planes have the stage at hand, and have read the one that the next copies fill.
-            sync_cube();
+            wait_for_stage(of);
             begin_products::<S>(&rings, &mut sums, slot, of);
             let ahead = step + comptime!(stages - 1);
             if ahead < steps {
@@ -340,8 +336,8 @@ fn grouped_gemm_pipelined<F: Float>(
             }
             end_copies();
             end_products::<S>(&rings, &mut sums, slot, of);
-            slot = select(slot == comptime!(stages - 1), 0, slot + 1);
-            free = select(free == comptime!(stages - 1), 0, free + 1);
+            free = slot;
+            slot = after(slot, of);
         }
         store::<F, S>(&bias, out, &sums, &place, sizes.n, spec);
     }

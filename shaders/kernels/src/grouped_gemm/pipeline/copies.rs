@@ -39,8 +39,7 @@ pub(in crate::grouped_gemm) fn place(
     }
 }
 
-/// Starts the copy of chunk `from`, or of zeros if it is not `inside`, to a place of a stage. The chunk's line must lie in the operand's
-/// tile, or this unit has nothing to copy in its last round.
+/// Starts the copy of chunk `from`, or of zeros if it is not `inside`, to a place of a stage.
 #[cube]
 pub(in crate::grouped_gemm) fn copy(
     buffer: &[Chunk],
@@ -53,27 +52,10 @@ pub(in crate::grouped_gemm) fn copy(
     #[comptime] operand: usize,
     #[comptime] of: Pipeline,
 ) {
-    if mine(line, operand, of) {
-        let to = slot * comptime!(of.chunks(operand)) + place(line, chunk, operand, of);
-        let from = select(inside, from, 0usize);
-        let held = select(inside, 1usize, 0usize);
-        copy_async_checked(&buffer[from..from + held], &mut ring[to..to + 1], 4u32);
-    }
-}
-
-/// Whether a line lies in the operand's tile.
-#[cube]
-pub(in crate::grouped_gemm) fn mine(
-    line: usize,
-    #[comptime] operand: usize,
-    #[comptime] of: Pipeline,
-) -> bool {
-    let lines = comptime!(of.chunks(operand) / of.across(operand));
-    if comptime!(of.even(operand)) {
-        true.runtime()
-    } else {
-        line < lines
-    }
+    let to = slot * comptime!(of.chunks(operand)) + place(line, chunk, operand, of);
+    let from = select(inside, from, 0usize);
+    let held = select(inside, 1usize, 0usize);
+    copy_async_checked(&buffer[from..from + held], &mut ring[to..to + 1], 4u32);
 }
 
 /// Ends a group of copies, which are waited for together.
@@ -82,14 +64,21 @@ pub(in crate::grouped_gemm) fn end_copies() {
     gpu_asm!("cp.async.commit_group;");
 }
 
-/// Waits for the copies of all but the newest `ahead` groups, and makes them visible to the instructions of `of`. The other units' copies
-/// are visible after a barrier.
+/// Waits until the oldest stage in flight has arrived in all units, for the instructions of `of`. All of them have then read the stage
+/// before it, too, which the next copies may fill.
 #[cube]
-pub(in crate::grouped_gemm) fn wait_for_copies(#[comptime] ahead: usize, #[comptime] of: Pipeline) {
-    gpu_asm!("cp.async.wait_group {n};", n = const ahead);
+pub(in crate::grouped_gemm) fn wait_for_stage(#[comptime] of: Pipeline) {
+    gpu_asm!("cp.async.wait_group {n};", n = const of.stages - 2);
     if comptime!(of.by == Instruction::Group) {
         gpu_asm!("fence.proxy.async.shared::cta;");
     }
+    sync_cube();
+}
+
+/// The stage after `slot` in the ring.
+#[cube]
+pub(in crate::grouped_gemm) fn after(slot: usize, #[comptime] of: Pipeline) -> usize {
+    select(slot == comptime!(of.stages - 1), 0, slot + 1)
 }
 
 /// Chunks of rows of `columns` elements.

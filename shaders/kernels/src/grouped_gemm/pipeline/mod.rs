@@ -185,14 +185,9 @@ impl Pipeline {
         }
     }
 
-    /// Chunks of an operand that each unit copies for a stage.
+    /// Chunks of an operand that each unit copies for a stage: every tile has as many for each.
     pub(super) const fn copies(self, operand: usize) -> usize {
-        self.chunks(operand).div_ceil(self.units())
-    }
-
-    /// Whether the last round of copies has a chunk for every unit.
-    const fn even(self, operand: usize) -> bool {
-        self.chunks(operand).is_multiple_of(self.units())
+        self.chunks(operand) / self.units()
     }
 
     /// Bytes of workgroup memory.
@@ -236,5 +231,22 @@ pub(super) fn rings(#[comptime] of: Pipeline) -> Rings {
     Rings {
         left: Shared::<[Chunk]>::new_aligned_slice(comptime!(of.stages * of.chunks(0)), 1024usize),
         right: Shared::<[Chunk]>::new_aligned_slice(comptime!(of.stages * of.chunks(1)), 1024usize),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHUNK, PLANE};
+    use super::{OF_GROUPS, OF_PLANES};
+
+    #[test]
+    fn each_unit_copies_as_many_chunks_of_a_stage() {
+        for (planes, each, step, _) in OF_GROUPS.into_iter().chain(OF_PLANES) {
+            let units = planes[0] * planes[1] * PLANE;
+            for i in [0, 1] {
+                let chunks = planes[i] * each[i] * step / CHUNK;
+                assert!(chunks.is_multiple_of(units), "{planes:?} of {each:?}");
+            }
+        }
     }
 }

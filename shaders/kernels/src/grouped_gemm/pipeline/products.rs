@@ -131,46 +131,32 @@ fn multiply(a: Chunk, b: Vector<u32, Const<2>>, c: Four, #[comptime] of: Pipelin
     out
 }
 
-/// The fragment of 16 rows from `first` on, of 16 inner columns from `inner` on.
+/// Four fragments of an operand: 16 rows or columns of the result from `first` on, by 16 inner columns from `inner` on. Of rows the second
+/// fragment is below the first, of columns it is the next inner columns'.
 #[cube]
-fn left_fragment(
-    rings: &Rings,
+fn fragments(
+    ring: &Shared<[Chunk]>,
     first: usize,
     inner: usize,
     slot: usize,
+    #[comptime] operand: usize,
     #[comptime] of: Pipeline,
 ) -> Chunk {
     let lane = UNIT_POS_X as usize;
-    let at = match comptime!(of.lines[0]) {
-        Lines::Outer => place(first + lane % 16, inner / 8 + lane / 16, 0usize, of),
-        Lines::Inner => {
-            let line = inner + lane % 8 + lane / 16 * 8;
-            place(line, first / 8 + lane / 8 % 2, 0usize, of)
-        }
+    let outer = comptime!(of.lines[operand] == Lines::Outer);
+    let (line, chunk) = if outer {
+        (first, inner / 8)
+    } else {
+        (inner, first / 8)
     };
-    let at = slot * comptime!(of.chunks(0)) + at;
-    four_matrices(&rings.left, at, comptime!(of.lines[0] == Lines::Inner))
-}
-
-/// Two fragments of 8 columns from `first` on, of 16 inner columns from `inner` on.
-#[cube]
-fn right_fragments(
-    rings: &Rings,
-    first: usize,
-    inner: usize,
-    slot: usize,
-    #[comptime] of: Pipeline,
-) -> Chunk {
-    let lane = UNIT_POS_X as usize;
-    let at = match comptime!(of.lines[1]) {
-        Lines::Outer => {
-            let line = first + lane % 8 + lane / 16 * 8;
-            place(line, inner / 8 + lane / 8 % 2, 1usize, of)
-        }
-        Lines::Inner => place(inner + lane % 16, first / 8 + lane / 16, 1usize, of),
+    let at = if comptime!(outer == (operand == 0)) {
+        place(line + lane % 16, chunk + lane / 16, operand, of)
+    } else {
+        let line = line + lane % 8 + lane / 16 * 8;
+        place(line, chunk + lane / 8 % 2, operand, of)
     };
-    let at = slot * comptime!(of.chunks(1)) + at;
-    four_matrices(&rings.right, at, comptime!(of.lines[1] == Lines::Inner))
+    let at = slot * comptime!(of.chunks(operand)) + at;
+    four_matrices(ring, at, !outer)
 }
 
 /// Multiplies one stage into the sums of this plane.
@@ -186,11 +172,12 @@ fn multiply_stage(rings: &Rings, sums: &mut Array<Four>, slot: usize, #[comptime
         let mut a = Array::<Chunk>::new(down);
         #[unroll]
         for i in 0..down {
-            a[i] = left_fragment(rings, first_row + i * M, inner, slot, of);
+            a[i] = fragments(&rings.left, first_row + i * M, inner, slot, 0usize, of);
         }
         #[unroll]
         for pair in 0..pairs {
-            let four = right_fragments(rings, first_column + pair * 16, inner, slot, of);
+            let first = first_column + pair * 16;
+            let four = fragments(&rings.right, first, inner, slot, 1usize, of);
             #[unroll]
             for j in 0..2usize {
                 let mut b = Vector::<u32, Const<2>>::new(0u32);

@@ -4,7 +4,9 @@ use super::{
     Bindings, KERNEL, Matrices, Operands, Plan, Problem, Sizes, Slab, Source, Spec, cubes, sizes,
 };
 use crate::grouped_gemm::fragments::Lines;
-use crate::grouped_gemm::pipeline::copies::{chunks, copied, copy, end_copies, wait_for_copies};
+use crate::grouped_gemm::pipeline::copies::{
+    after, chunks, copied, copy, end_copies, wait_for_stage,
+};
 use crate::grouped_gemm::pipeline::products::{
     Sums, begin_products, end_products, first_of_unit, four_sums, zero_sums,
 };
@@ -148,9 +150,7 @@ fn weight_gradient_pipelined(
         let mut slot = 0usize.runtime();
         let mut free = comptime!(stages - 1).runtime();
         for step in 0..steps {
-            wait_for_copies(comptime!(stages - 2), of);
-            // All planes have the stage at hand, and have read the one that the next copies fill.
-            sync_cube();
+            wait_for_stage(of);
             begin_products::<S>(&rings, &mut sums, slot, of);
             let ahead = step + comptime!(stages - 1);
             if ahead < steps {
@@ -160,8 +160,8 @@ fn weight_gradient_pipelined(
             }
             end_copies();
             end_products::<S>(&rings, &mut sums, slot, of);
-            slot = select(slot == comptime!(stages - 1), 0, slot + 1);
-            free = select(free == comptime!(stages - 1), 0, free + 1);
+            free = slot;
+            slot = after(slot, of);
         }
     }
     store::<S>(out, &sums, &part, &sizes, of);
