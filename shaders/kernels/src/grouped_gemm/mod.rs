@@ -109,8 +109,10 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         return;
     }
     for slab in &plan.slabs {
-        let suffix = plan.conversion.suffix();
-        launched::note(|| name(&plan.problem, plan.variant) + plan.instructions() + suffix);
+        launched::note(|| {
+            let instructions = plan.matrices.map_or("", Matrices::suffix);
+            name(&plan.problem, plan.variant) + instructions + plan.conversion.suffix()
+        });
         match plan.variant {
             Variant::Cpu if plan.problem.fp8.is_some() => {
                 cpu_fp8::launch(client, plan, slab, &operands);

@@ -39,7 +39,7 @@ impl Variant {
 
     /// Whether the variant uses matrix instructions.
     pub fn of_matrices(self) -> bool {
-        matches!(self, Self::TensorCore | Self::Pipelined)
+        Self::OF_MATRICES.contains(&self)
     }
 
     /// Whether a plan may choose the variant by itself on `device`: cards of the maker have computed it correctly.
@@ -52,13 +52,20 @@ impl Variant {
             }
     }
 
-    /// The variant, then slower ones that have its tiles and take more problems.
-    pub(super) fn or_slower(self) -> Vec<Self> {
-        let all = [Self::Pipelined, Self::TensorCore, Self::Unit];
-        match all.iter().position(|variant| *variant == self) {
-            Some(at) => all[at..].to_vec(),
-            None => vec![self],
+    /// The variants of matrix instructions, the fastest first. They have the tiles of [`Variant::Unit`].
+    const OF_MATRICES: [Self; 2] = [Self::Pipelined, Self::TensorCore];
+
+    /// The variant, or if it can't, which only one of matrix instructions may, the next slower one that can.
+    pub(super) fn or_slower(self, can: impl Fn(Self) -> bool) -> Self {
+        if !self.of_matrices() {
+            return self;
         }
+        let from = Self::OF_MATRICES
+            .into_iter()
+            .skip_while(|variant| *variant != self);
+        from.into_iter()
+            .find(|variant| can(*variant))
+            .unwrap_or(Self::Unit)
     }
 
     /// The fastest variant for `problem` that is proven on `device`.
@@ -117,9 +124,17 @@ impl Choice {
         }
     }
 
-    /// Whether the plan may choose `variant` by itself on `device`.
-    pub(super) fn may_take(self, variant: Variant, device: &Capability) -> bool {
-        variant.proven_on(device) || self.allow_unproven
+    /// The fastest variant of matrix instructions that the plan may choose by itself for `element` on `device`, and that `can`.
+    pub(super) fn by_matrices(
+        self,
+        element: Element,
+        device: &Capability,
+        can: impl Fn(Variant) -> bool,
+    ) -> Option<Variant> {
+        let may = |variant: Variant| variant.proven_on(device) || self.allow_unproven;
+        let all = Variant::OF_MATRICES.into_iter();
+        all.filter(|_| element != Element::F32)
+            .find(|variant| may(*variant) && can(*variant))
     }
 }
 
@@ -142,17 +157,25 @@ pub(super) enum Matrices {
 }
 
 impl Matrices {
-    /// What `variant` uses for `problem` on `device`; `None` for a variant without matrix instructions.
-    fn of(
+    /// What `variant` uses, as the function for it finds; `None` for a variant without matrix instructions.
+    pub(super) fn of(
         variant: Variant,
-        problem: &Problem,
-        device: &Capability,
+        fragments: impl FnOnce() -> Result<Fragments, Unsupported>,
+        pipeline: impl FnOnce() -> Result<Pipeline, Unsupported>,
     ) -> Result<Option<Self>, Unsupported> {
         Ok(match variant {
-            Variant::TensorCore => Some(Self::Fragments(tensor_core::supported(problem, device)?)),
-            Variant::Pipelined => Some(Self::Pipeline(pipelined::supported(problem, device)?)),
+            Variant::TensorCore => Some(Self::Fragments(fragments()?)),
+            Variant::Pipelined => Some(Self::Pipeline(pipeline()?)),
             _ => None,
         })
+    }
+
+    /// The part of a kernel's name for its instructions.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Self::Fragments(_) => "",
+            Self::Pipeline(of) => of.by.suffix(),
+        }
     }
 
     /// Cubes over the rows of `problem`, and columns of a tile.
@@ -244,14 +267,6 @@ impl Plan {
         }
     }
 
-    /// The part of a kernel's name for the instructions of a pipeline.
-    pub(super) fn instructions(&self) -> &'static str {
-        match self.matrices {
-            Some(Matrices::Pipeline(of)) => of.by.suffix(),
-            _ => "",
-        }
-    }
-
     /// The number of launches of this plan.
     pub fn launches(&self) -> usize {
         launches(self.problem.row_bound, &self.slabs)
@@ -281,7 +296,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         _ => TileShape::UNIT,
     };
     check_variant(variant, &problem, &tile, device)?;
-    let matrices = Matrices::of(variant, &problem, device)?;
+    let matrices = matrices(variant, &problem, device)?;
     let bytes = problem.element.bytes();
     crate::fits_binding(KERNEL, problem.input_rows() * problem.k * bytes, device)?;
     crate::fits_binding(KERNEL, problem.row_bound * problem.n * bytes, device)?;
@@ -319,23 +334,24 @@ pub(crate) fn plan_over_tiles(
     device: &Capability,
     variant: Variant,
 ) -> Result<Plan, PlanError> {
-    let can = |variant: &Variant| Matrices::of(*variant, &problem, device).is_ok();
-    let variant = variant.or_slower().into_iter().find(can);
-    plan(
-        problem,
-        device,
-        Choice::of(variant.unwrap_or(Variant::Unit)),
-    )
+    let can = |variant: Variant| matrices(variant, &problem, device).is_ok();
+    plan(problem, device, Choice::of(variant.or_slower(can)))
+}
+
+/// What `variant` uses for `problem` on `device`; `None` for a variant without matrix instructions.
+fn matrices(
+    variant: Variant,
+    problem: &Problem,
+    device: &Capability,
+) -> Result<Option<Matrices>, Unsupported> {
+    let fragments = || tensor_core::supported(problem, device);
+    Matrices::of(variant, fragments, || pipelined::supported(problem, device))
 }
 
 /// The fastest variant on this device that is proven or allowed.
 fn best_variant(problem: &Problem, device: &Capability, choice: Choice) -> Variant {
-    let matrices = [Variant::Pipelined, Variant::TensorCore];
-    let may = |variant: &Variant| {
-        choice.may_take(*variant, device) && Matrices::of(*variant, problem, device).is_ok()
-    };
-    let halves = problem.element != Element::F32;
-    let best = matrices.into_iter().filter(|_| halves).find(may);
+    let can = |variant| matrices(variant, problem, device).is_ok();
+    let best = choice.by_matrices(problem.element, device, can);
     best.unwrap_or_else(|| Variant::portable(problem.row_bound, problem.experts, device))
 }
 
@@ -350,7 +366,7 @@ fn check_variant(
     Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
     super::fp8::supported(problem, device)?;
     match variant {
-        // `Matrices::of` checks these.
+        // `matrices` checks these.
         Variant::TensorCore | Variant::Pipelined => Ok(()),
         Variant::Cpu => {
             let needs = "a CPU runtime for the cpu variant";

@@ -64,14 +64,6 @@ impl Plan {
         }
     }
 
-    /// The part of a kernel's name for the instructions of a pipeline.
-    fn instructions(&self) -> &'static str {
-        match self.matrices {
-            Some(Matrices::Pipeline(of)) => of.by.suffix(),
-            _ => "",
-        }
-    }
-
     /// The number of launches of this plan.
     pub fn launches(&self) -> usize {
         launches(self.problem.product.row_bound, &self.slabs)
@@ -92,7 +84,11 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     product.element.supported(KERNEL, device)?;
     let variant = choice.variant.unwrap_or(match device.cpu_cores {
         Some(_) => Variant::Cpu,
-        None => best_of_gpu(&problem, device, choice),
+        None => {
+            let can = |variant| matrices(variant, &problem, device).is_ok();
+            let best = choice.by_matrices(product.element, device, can);
+            best.unwrap_or(Variant::Unit)
+        }
     });
     check_variant(variant, device)?;
     let matrices = matrices(variant, &problem, device)?;
@@ -129,27 +125,12 @@ fn matrices(
     problem: &Problem,
     device: &Capability,
 ) -> Result<Option<Matrices>, Unsupported> {
-    Ok(match variant {
-        Variant::TensorCore => Some(Matrices::Fragments(tensor_core::supported(
-            problem, device,
-        )?)),
-        Variant::Pipelined => Some(Matrices::Pipeline(pipelined::supported(problem, device)?)),
-        _ => None,
-    })
+    let fragments = || tensor_core::supported(problem, device);
+    Matrices::of(variant, fragments, || pipelined::supported(problem, device))
 }
 
-/// The fastest variant on a GPU that is proven or allowed.
-fn best_of_gpu(problem: &Problem, device: &Capability, choice: Choice) -> Variant {
-    let may = |variant: &Variant| {
-        choice.may_take(*variant, device) && matrices(*variant, problem, device).is_ok()
-    };
-    let halves = problem.product.element != Element::F32;
-    let best = [Variant::Pipelined, Variant::TensorCore];
-    let best = best.into_iter().filter(|_| halves).find(may);
-    best.unwrap_or(Variant::Unit)
-}
-
-/// Plans weight gradients beside products by `variant`: by the same matrix instructions, or slower ones that take the problem.
+/// Plans weight gradients beside products by `variant`: by the same matrix instructions, by slower ones that take the problem, or by
+/// none.
 ///
 /// # Errors
 /// As [`plan`].
@@ -158,13 +139,13 @@ pub(crate) fn plan_beside(
     device: &Capability,
     variant: Variant,
 ) -> Result<Plan, PlanError> {
-    let can = |variant: &Variant| matrices(*variant, &problem, device).is_ok();
-    let named = variant.or_slower().into_iter().find(can);
-    let choice = Choice {
-        variant: named.filter(|_| variant.of_matrices()),
-        allow_unproven: false,
+    let can = |variant| matrices(variant, &problem, device).is_ok();
+    let variant = match device.cpu_cores {
+        Some(_) => Variant::Cpu,
+        None if variant.of_matrices() => variant.or_slower(can),
+        None => Variant::Unit,
     };
-    plan(problem, device, choice)
+    plan(problem, device, Choice::of(variant))
 }
 
 fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupported> {
@@ -220,7 +201,10 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         return;
     }
     for slab in &plan.slabs {
-        launched::note(|| name(&plan.problem, plan.variant) + plan.instructions());
+        launched::note(|| {
+            let instructions = plan.matrices.map_or("", Matrices::suffix);
+            name(&plan.problem, plan.variant) + instructions
+        });
         match plan.variant {
             Variant::Cpu => cpu::launch(client, plan, slab, &operands),
             Variant::Naive => launch_naive(client, plan, slab, &operands),

@@ -19,6 +19,25 @@ fn refuses_what_it_has_no_variant_for() {
     assert_eq!(automatic(profiles::cpu_neon()), Variant::Cpu);
 }
 
+/// Gradients use the matrix instructions of their products, slower ones where columns don't suit these, and none where the products use none.
+#[test]
+fn gradients_are_computed_as_their_products_are() {
+    let of = |n, variant| {
+        let product = Product {
+            element: Element::F16,
+            ..Product::new(64, 8, 2, 128, n).unwrap()
+        };
+        let plan = plan_beside(Problem::of(&product), &profiles::h100(), variant);
+        plan.unwrap().variant
+    };
+    for variant in [Variant::Unit, Variant::TensorCore, Variant::Pipelined] {
+        assert_eq!(of(128, variant), variant);
+        assert_eq!(of(127, variant), Variant::Unit);
+    }
+    assert_eq!(of(124, Variant::Pipelined), Variant::TensorCore);
+    assert_eq!(of(128, Variant::Gemv), Variant::Unit);
+}
+
 /// 8 gradients of 16 MiB fit one binding of WebGPU's 128 MiB; 8 of 32 MiB need two.
 #[test]
 fn gradients_beyond_a_binding_are_split() {
