@@ -198,36 +198,32 @@ pub(crate) fn scales(target: &Target) -> Outcome {
 
 /// Checks every format and kind of scale with matrix instructions, whose operands are codes times scales in the element type.
 pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
-    let typed = |problem| with(problem, |p| p.element = element);
-    let check = |problem: Problem| {
-        Coded::random(problem).check_by(target, &[Variant::TensorCore], rel_l2(element))
-    };
-    let mut outcomes = Vec::new();
-    for format in FORMATS {
-        for granularity in GRANULARITIES {
-            for (m, n, k) in [(1, 1, 4), (5, 63, 36), (70, 200, 392)] {
-                let dense = typed(Problem::dense(m, n, k).unwrap());
-                outcomes.push(check(with_codes(dense, format, granularity)));
-            }
-        }
-    }
-    let shared = typed(Problem::new(90, 4, 3, 24, 32).unwrap());
-    let gated = gated_by(Activation::Silu, shared);
-    outcomes.push(check(with_codes(gated, Fp8Format::E4M3, Granularity::Row)));
-    Outcome::of(outcomes)
+    let sizes = [(1, 1, 4), (5, 63, 36), (70, 200, 392)];
+    check_by(target, element, Variant::TensorCore, &sizes)
 }
 
 /// Checks codes through the pipelines.
 pub(crate) fn pipelines(target: &Target, element: Element) -> Outcome {
+    check_by(target, element, Variant::Pipelined, &[(70, 200, 392)])
+}
+
+/// Checks `variant` with every format and granularity in dense products of these sizes, and with gated experts.
+fn check_by(
+    target: &Target,
+    element: Element,
+    variant: Variant,
+    sizes: &[(usize, usize, usize)],
+) -> Outcome {
     let typed = |problem| with(problem, |p| p.element = element);
-    let check = |problem: Problem| {
-        Coded::random(problem).check_by(target, &[Variant::Pipelined], rel_l2(element))
-    };
+    let check =
+        |problem: Problem| Coded::random(problem).check_by(target, &[variant], rel_l2(element));
     let mut outcomes = Vec::new();
     for format in FORMATS {
         for granularity in GRANULARITIES {
-            let dense = typed(Problem::dense(70, 200, 392).unwrap());
-            outcomes.push(check(with_codes(dense, format, granularity)));
+            for &(m, n, k) in sizes {
+                let dense = typed(Problem::dense(m, n, k).unwrap());
+                outcomes.push(check(with_codes(dense, format, granularity)));
+            }
         }
     }
     let shared = typed(Problem::new(90, 4, 3, 24, 32).unwrap());

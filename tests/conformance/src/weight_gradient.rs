@@ -193,25 +193,13 @@ pub(crate) fn gather(target: &Target) -> Outcome {
 /// Checks rows and columns around fragments of 8 and 16 and tiles of 64.
 pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     let sizes = [
-        (1, 4, 4),
-        (7, 12, 20),
-        (64, 64, 64),
-        (65, 68, 36),
-        (200, 132, 72),
+        (1, 3, 4, 4),
+        (7, 3, 12, 20),
+        (64, 3, 64, 64),
+        (65, 3, 68, 36),
+        (200, 3, 132, 72),
     ];
-    let by_matrices = |problem: Problem| {
-        let product = with(problem.product, |p| p.element = element);
-        let gradient = Gradient::random(Problem { product, ..problem });
-        gradient.check_on(target, target.capability(), &[Variant::TensorCore])
-    };
-    let dense = Problem::of(&Product::dense(70, 24, 32).unwrap());
-    let gathered = Problem {
-        a: Source::Tokens,
-        b: Source::Sorted,
-        ..Problem::of(&Product::new(90, 4, 3, 24, 32).unwrap())
-    };
-    let sizes = sizes.map(|(slots, m, n)| problem(slots, 3, m, n));
-    Outcome::of(sizes.into_iter().chain([dense, gathered]).map(by_matrices))
+    check_by(target, element, Variant::TensorCore, &sizes)
 }
 
 /// Checks columns and rows around the pipelines' tiles and stages, by as many experts as each tile takes.
@@ -222,10 +210,20 @@ pub(crate) fn pipelines(target: &Target, element: Element) -> Outcome {
         (70, 128, 72, 8),
         (130, 128, 40, 136),
     ];
+    check_by(target, element, Variant::Pipelined, &sizes)
+}
+
+/// Checks `variant` with these numbers of slots, experts and columns, with one matrix, and with rows by token.
+fn check_by(
+    target: &Target,
+    element: Element,
+    variant: Variant,
+    sizes: &[(usize, usize, usize, usize)],
+) -> Outcome {
     let check = |problem: Problem| {
         let product = with(problem.product, |p| p.element = element);
         let gradient = Gradient::random(Problem { product, ..problem });
-        gradient.check_on(target, target.capability(), &[Variant::Pipelined])
+        gradient.check_on(target, target.capability(), &[variant])
     };
     let dense = Problem::of(&Product::dense(70, 24, 32).unwrap());
     let gathered = Problem {
@@ -233,8 +231,10 @@ pub(crate) fn pipelines(target: &Target, element: Element) -> Outcome {
         b: Source::Sorted,
         ..Problem::of(&Product::new(90, 4, 3, 24, 32).unwrap())
     };
-    let sizes = sizes.map(|(slots, experts, m, n)| problem(slots, experts, m, n));
-    Outcome::of(sizes.into_iter().chain([dense, gathered]).map(check))
+    let sizes = sizes
+        .iter()
+        .map(|&(slots, experts, m, n)| problem(slots, experts, m, n));
+    Outcome::of(sizes.chain([dense, gathered]).map(check))
 }
 
 pub(crate) fn variants_agree_bit_for_bit(target: &Target) {
