@@ -17,24 +17,16 @@ pub const FORMATS: [Named<Fp8Format>; 2] = [
 
 /// The variants of grouped products.
 pub(crate) const VARIANTS: [Named<Variant>; 6] = [
-    (
-        "unit",
-        "A register tile over tiles in workgroup memory",
-        Variant::Unit,
-    ),
-    ("gemv", "The same with four rows to a tile", Variant::Gemv),
-    ("cpu", "One task per core of a processor", Variant::Cpu),
-    (
-        "tensor_core",
-        "Matrix instructions on fragments",
-        Variant::TensorCore,
-    ),
+    ("unit", "Multiply-adds, on tiles of 64 rows", Variant::Unit),
+    ("gemv", "Multiply-adds, on tiles of 4 rows", Variant::Gemv),
+    ("cpu", "One task for each core of a processor", Variant::Cpu),
+    ("tensor_core", "Matrix instructions", Variant::TensorCore),
     (
         "pipelined",
-        "Matrix instructions fed by asynchronous copies, on CUDA; unproven",
+        "Matrix instructions fed by asynchronous copies, on CUDA",
         Variant::Pipelined,
     ),
-    ("naive", "One unit per value", Variant::Naive),
+    ("naive", "One invocation for each value", Variant::Naive),
 ];
 
 /// Element types of a benchmark.
