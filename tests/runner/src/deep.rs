@@ -1,6 +1,6 @@
 //! The deep tier: jobs that are too slow for every run, or that repeat an ordinary job on another compiler, driver or
-//! processor. Each run in CI includes a part of them: every job runs at least once in twelve runs, and jobs of a changed family
-//! come first.
+//! processor. Each run in CI ends with a part of them, as many as fit into twenty minutes: those that have waited longest, and
+//! jobs of a changed family.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,9 +15,12 @@ use crate::places::{self, Places, instruction_set, text};
 use crate::plan::{self, Card, KERNELS, on_device, run};
 use crate::programs::Program;
 
-/// The number of runs in which each deep job runs at least once: all jobs together take about two hours, so each run takes ten
-/// minutes of them.
+/// The number of runs that share the deep jobs: all jobs together take about two hours, so each run takes ten minutes of them.
 const ROUND: u64 = 12;
+/// The number of runs after which a deep job runs, however long the rest of the run takes.
+const LATEST: u64 = 3 * ROUND;
+/// The seconds of a run in CI that deep jobs don't exceed.
+pub(crate) const RUN_SECONDS: f64 = 1200.0;
 /// The most seconds that jobs of changed families may add to a run; the others follow in later runs.
 const CHANGED_SECONDS: f64 = 180.0;
 
@@ -87,8 +90,8 @@ impl Ledger {
         self.green.is_some()
     }
 
-    /// Chooses the deep jobs for this run; returns their names.
-    pub(crate) fn due(&mut self, jobs: &[Deep], changed: &[String]) -> Vec<String> {
+    /// Chooses the deep jobs for a run in which `room` seconds are left; returns their names.
+    pub(crate) fn due(&mut self, jobs: &[Deep], changed: &[String], room: f64) -> Vec<String> {
         let run = self.run;
         let known = |name: &String| jobs.iter().any(|deep| deep.job.name == *name);
         self.entries.retain(|name, _| known(name));
@@ -104,13 +107,17 @@ impl Ledger {
         let mut order: Vec<(&String, &Entry)> = self.entries.iter().collect();
         order.sort_by_key(|(name, entry)| (entry.run, (*name).clone()));
         let total: f64 = order.iter().map(|(_, entry)| entry.seconds).sum();
+        let share = total / ROUND as f64;
         let (mut turn, mut extra, mut due) = (0.0, 0.0, Vec::new());
         for (name, entry) in order {
-            let last_chance = run >= entry.run + ROUND;
-            if last_chance || turn < total / ROUND as f64 {
+            // A job that is longer than a share is the only one of its run.
+            let fits = turn + extra + entry.seconds <= room;
+            let in_turn = due.is_empty() || turn + entry.seconds <= share;
+            let late = due.is_empty() && run >= entry.run + LATEST;
+            if late || (fits && in_turn) {
                 turn += entry.seconds;
                 due.push(name.clone());
-            } else if entry.changed && extra + entry.seconds <= CHANGED_SECONDS {
+            } else if fits && entry.changed && extra + entry.seconds <= CHANGED_SECONDS {
                 extra += entry.seconds;
                 due.push(name.clone());
             }
@@ -354,6 +361,8 @@ fn builds(places: &Places) -> [Deep; 4] {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn jobs() -> Vec<Deep> {
@@ -370,22 +379,44 @@ mod tests {
         }
     }
 
+    /// Lets `runs` runs with this room take deep jobs; returns the names of each run's.
+    fn taken(ledger: &mut Ledger, runs: std::ops::Range<u64>, room: f64) -> Vec<Vec<String>> {
+        let mut taken = Vec::new();
+        for run in runs {
+            ledger.run = run;
+            let due = ledger.due(&jobs(), &[], room);
+            due.iter().for_each(|name| ledger.passed(name, Some(60.0)));
+            taken.push(due);
+        }
+        taken
+    }
+
     #[test]
     fn each_runs_within_a_round() {
-        let mut ledger = fresh();
-        let mut last = BTreeMap::new();
-        for run in 1..5 * ROUND {
-            ledger.run = run;
-            let due = ledger.due(&jobs(), &[]);
-            assert!(due.len() <= 2, "{due:?}");
-            for name in due {
-                ledger.passed(&name, Some(30.0));
-                last.insert(name, run);
-            }
-            let overdue = |deep: &Deep| last.get(&deep.job.name).is_none_or(|at| run - at >= ROUND);
-            let late = run >= ROUND && jobs().iter().any(overdue);
-            assert!(!late, "run {run}: {last:?}");
+        let taken = taken(&mut fresh(), 1..5 * ROUND, 100.0);
+        assert!(taken.iter().all(|due| due.len() == 1), "{taken:?}");
+        for round in taken.windows(10) {
+            let round = BTreeSet::from_iter(round.iter().flatten());
+            assert_eq!(round.len(), 10, "{taken:?}");
         }
+    }
+
+    #[test]
+    fn runs_without_room_take_what_is_late_alone() {
+        let mut ledger = fresh();
+        let early = taken(&mut ledger, 1..LATEST, 59.0);
+        assert!(early.iter().all(Vec::is_empty), "{early:?}");
+        let late = taken(&mut ledger, LATEST..LATEST + 10, 59.0);
+        assert!(late.iter().all(|due| due.len() == 1), "{late:?}");
+    }
+
+    #[test]
+    fn a_job_longer_than_its_share_runs_alone() {
+        let mut ledger = fresh();
+        ledger.run = 2;
+        ledger.owe("job 3", 500.0);
+        assert_eq!(ledger.clone().due(&jobs(), &[], 600.0), ["job 3"]);
+        assert_eq!(ledger.due(&jobs(), &[], 499.0), ["job 0"]);
     }
 
     #[test]
@@ -393,7 +424,7 @@ mod tests {
         let mut ledger = fresh();
         ledger.owe("job 4", 60.0);
         ledger.run = 2;
-        let due = ledger.due(&jobs(), &[]);
+        let due = ledger.due(&jobs(), &[], 300.0);
         assert_eq!(due.first().map(String::as_str), Some("job 4"), "{due:?}");
     }
 
@@ -405,12 +436,14 @@ mod tests {
         }
         ledger.run = 2;
         let changed = ["shaders/kernels/src/permute/rows.rs".to_owned()];
-        let due = ledger.due(&jobs(), &changed);
+        let due = ledger.due(&jobs(), &changed, 300.0);
         assert!(due.contains(&"job 7".to_owned()), "{due:?}");
-        let others = ledger.clone().due(&jobs(), &["README.md".to_owned()]);
+        let others = ledger
+            .clone()
+            .due(&jobs(), &["README.md".to_owned()], 300.0);
         assert!(!others.is_empty());
         ledger.run = 3;
-        let due = ledger.due(&jobs(), &[]);
+        let due = ledger.due(&jobs(), &[], 300.0);
         assert!(due.contains(&"job 7".to_owned()), "forgotten: {due:?}");
     }
 

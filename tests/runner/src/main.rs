@@ -146,20 +146,26 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     };
     let mut ledger = Ledger::read(&run.places.cache.join("deep.json"));
     let cold = run.is_cold(&ledger);
+    let changed = in_turns(&ledger).unwrap_or_default();
     let mut jobs = run.jobs(&mut ledger)?;
-    run.surroundings(&mut jobs)?;
-    let chosen = chosen(&jobs, &options.only);
-    jobs.retain(|job| chosen.contains(&job.name));
-    // Jobs that run alone come last, so that no lane waits for another to end.
-    jobs.sort_by_key(|job| job.alone);
+    let mut deep = run.deep(&ledger, &changed)?;
+    let names = chosen(&jobs, &deep, &options.only);
+    jobs.retain(|job| names.contains(&job.name));
+    deep.retain(|one| names.contains(&one.job.name));
     if options.list {
+        jobs.extend(run.due(&mut ledger, deep, &changed, deep::RUN_SECONDS));
         jobs.iter().for_each(|job| println!("{}", job.name));
         return Ok(ExitCode::SUCCESS);
     }
     if options.tier == Tier::Default && !options.fresh {
         lanes.known = Some(Known::read(&run.places, scratch)?);
     }
-    let good = ended(&mut lanes, jobs)?;
+    let mut good = ended(&mut lanes, run.ready(jobs)?)?;
+    if good || options.keep_going {
+        let room = deep::RUN_SECONDS - lanes.seconds();
+        let due = run.due(&mut ledger, deep, &changed, room);
+        good &= ended(&mut lanes, run.ready(due)?)?;
+    }
     if good && options.tier != Tier::Quick && options.only.is_empty() {
         for one in lanes.finished.iter().filter(|one| one.job.deep) {
             let ran = one.unchanged.is_none();
@@ -281,15 +287,14 @@ impl Run<'_> {
             jobs.extend(self.software_gpus()?);
         }
         jobs.push(plan::command(&self.places));
-        jobs.extend(self.deep(ledger, changed)?);
         if cold {
-            jobs.retain(|job| job.name != "docs");
+            jobs.retain(|job| !["clippy", "docs"].contains(&job.name.as_str()));
         }
         Ok(jobs)
     }
 
     /// Whether this run in CI finds nothing that an earlier one built or compiled. To end within an hour on two processors, it
-    /// then leaves out groups in Chromium, software GPUs, and the documentation.
+    /// then leaves out groups in Chromium, software GPUs, clippy, and the documentation.
     fn is_cold(&self, ledger: &Ledger) -> bool {
         self.options.tier == Tier::Default && in_ci() && !ledger.warm()
     }
@@ -348,31 +353,40 @@ impl Run<'_> {
         Ok(Some(folder))
     }
 
-    /// The deep jobs of this run: all with `--all`; in CI those that are due.
-    fn deep(&self, ledger: &mut Ledger, changed: Option<Vec<String>>) -> io::Result<Vec<Job>> {
+    /// The deep jobs that this run may take: all with `--all`; in CI those that changed files affect.
+    fn deep(&self, ledger: &Ledger, changed: &[String]) -> io::Result<Vec<Deep>> {
+        let all = self.options.tier == Tier::All;
+        // A cold run has enough to do, and changed documents don't affect deep jobs.
+        let documents = changed.iter().all(|path| unchanged::is_document(path));
+        if !all && (self.options.tier == Tier::Quick || !in_ci() || !ledger.warm() || documents) {
+            return Ok(Vec::new());
+        }
         let mut deep = deep::jobs(&self.programs, &self.places);
         if let Some(drivers) = self.software_drivers()? {
             deep.extend(deep::on_cards(&self.programs, &drivers));
         }
-        if self.options.tier == Tier::All {
-            return Ok(deep.into_iter().map(|deep| deep.job).collect());
-        }
-        let Some(changed) = changed else {
-            return Ok(Vec::new());
-        };
-        // A cold run has enough to do, and changed documents don't affect deep jobs.
-        if !ledger.warm() || changed.iter().all(|path| unchanged::is_document(path)) {
-            return Ok(Vec::new());
-        }
-        for group in plan::GROUPS {
-            if !whole_in_chromium(group.0, Some(&changed)) {
-                let job = plan::in_chromium(&self.places, group, true);
+        for group in plan::GROUPS.iter().filter(|_| !all) {
+            if !whole_in_chromium(group.0, Some(changed)) {
+                let job = plan::in_chromium(&self.places, *group, true);
                 deep.push(Deep::new(job, "", CHROMIUM_SECONDS));
             }
         }
-        let due = BTreeSet::from_iter(ledger.due(&deep, &changed));
-        let jobs = deep.into_iter().map(|deep| deep.job);
-        Ok(jobs.filter(|job| due.contains(&job.name)).collect())
+        Ok(deep)
+    }
+
+    /// Those of `deep` that this run takes, which has `room` seconds left: all with `--all`; in CI those that are due.
+    fn due(
+        &self,
+        ledger: &mut Ledger,
+        mut deep: Vec<Deep>,
+        changed: &[String],
+        room: f64,
+    ) -> Vec<Job> {
+        if self.options.tier != Tier::All && !deep.is_empty() {
+            let due = BTreeSet::from_iter(ledger.due(&deep, changed, room));
+            deep.retain(|one| due.contains(&one.job.name));
+        }
+        deep.into_iter().map(|one| one.job).collect()
     }
 
     /// The conformance programs.
@@ -392,8 +406,11 @@ impl Run<'_> {
         env::var("MOEBIUS_LIBTPU").as_deref() == Ok("yes") && self.places.libtpu.is_some()
     }
 
-    /// Adds the variables that all jobs share: the folders of compiled programs, and the Vulkan driver.
-    fn surroundings(&self, jobs: &mut [Job]) -> io::Result<()> {
+    /// Puts jobs in the order in which they start, with the variables that all share: the folders of compiled programs, and the
+    /// Vulkan driver.
+    fn ready(&self, mut jobs: Vec<Job>) -> io::Result<Vec<Job>> {
+        // Jobs that run alone come last, so that no lane waits for another to end.
+        jobs.sort_by_key(|job| job.alone);
         let kept = if self.options.fresh {
             self.scratch
         } else {
@@ -415,7 +432,7 @@ impl Run<'_> {
         if env::var_os("XDG_RUNTIME_DIR").is_none() {
             shared.push(("XDG_RUNTIME_DIR", runtime));
         }
-        for job in jobs {
+        for job in &mut jobs {
             for (name, path) in &shared {
                 if job.variable(name).is_none() {
                     let variable = ((*name).to_owned(), places::text(path));
@@ -423,7 +440,7 @@ impl Run<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(jobs)
     }
 
     fn say_what_did_not_run(&self, lanes: &Lanes, cold: bool) {
@@ -451,7 +468,7 @@ impl Run<'_> {
             (
                 cold,
                 ", because no earlier run is kept here (the next run takes them): all of Chromium's tests, kernels on vulkan, msl and \
-                 emulated cards, the support table, and rustdoc's lints",
+                 emulated cards, the support table, clippy, and rustdoc's lints",
             ),
             (
                 self.places.swiftshader.is_none(),
@@ -492,13 +509,14 @@ fn whole_in_chromium(group: &str, changed: Option<&[String]>) -> bool {
 }
 
 /// The names of jobs that contain `text`, and of the jobs they depend on.
-fn chosen(jobs: &[Job], text: &str) -> HashSet<String> {
-    let contain = jobs.iter().filter(|job| job.name.contains(text));
+fn chosen(jobs: &[Job], deep: &[Deep], text: &str) -> HashSet<String> {
+    let jobs = jobs.iter().chain(deep.iter().map(|one| &one.job));
+    let contain = jobs.clone().filter(|job| job.name.contains(text));
     let mut names: HashSet<String> = contain.map(|job| job.name.clone()).collect();
     let mut known = 0;
     while names.len() > known {
         known = names.len();
-        let before = jobs.iter().filter(|job| names.contains(&job.name));
+        let before = jobs.clone().filter(|job| names.contains(&job.name));
         let before: Vec<String> = before.flat_map(|job| job.after.clone()).collect();
         names.extend(before);
     }
