@@ -1,13 +1,14 @@
 //! The case files in `tests/cases/`, which other libraries computed, as `moebius verify` runs them.
 
 use crate::Outcome;
+use crate::tensors::cases;
 use burn::tensor::DType;
 use moebius::ErrorKind;
 use moebius_cases::{CaseFile, Error, OpError, Verdict, judge};
 use moebius_tests::target::Target;
 use pollster::block_on;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The largest file, in bytes, that runs on every device. Larger ones are the same operations with more tokens; the command's own tests, and
 /// those of the browser package, run them.
@@ -15,8 +16,7 @@ const MOST: u64 = 24 * 1024;
 
 /// The case files of an operation's name, with and without `_backward`, in this dtype, sorted.
 fn files(operations: &[&str], dtype: DType) -> Vec<(PathBuf, CaseFile)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
-    let entries = fs::read_dir(folder).unwrap();
+    let entries = fs::read_dir(cases()).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| {
         path.extension()

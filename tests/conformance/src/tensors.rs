@@ -6,7 +6,7 @@ use moebius_tests::data::Rng;
 use moebius_tests::elements::exact;
 use moebius_weights::Reader;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A tensor of these numbers.
 pub(crate) fn tensor<const D: usize>(
@@ -90,10 +90,16 @@ pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
     tensor.into_data().iter::<i64>().collect()
 }
 
-/// Opens a file or folder of `tests/cases` by name: inputs and outputs that PyTorch computed.
+/// The folder of case files: `tests/cases`, or on a machine without the sources the folder that `MOEBIUS_TEST_CASES` names.
+pub(crate) fn cases() -> PathBuf {
+    let named = std::env::var_os("MOEBIUS_TEST_CASES");
+    let of_the_tree = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
+    named.map_or_else(of_the_tree, PathBuf::from)
+}
+
+/// Opens a file or folder of [`cases`] by name: inputs and outputs that PyTorch computed.
 pub(crate) fn case_file(name: &str) -> Reader {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
-    Reader::open(&cases.join(name)).unwrap()
+    Reader::open(&cases().join(name)).unwrap()
 }
 
 /// The parameters of a case file's operation.
