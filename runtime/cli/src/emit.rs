@@ -3,8 +3,8 @@
 use crate::args::EmitArgs;
 use crate::error::CliError;
 use crate::screen::{Outcome, Screen, Table};
-use moebius_shaders::emit::{self, Artifact, Target};
-use serde_json::json;
+use moebius_shaders::emit::{self, Artifact, KernelEntry, Target};
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
@@ -31,7 +31,22 @@ fn list(screen: &mut Screen) -> Result<(), CliError> {
     }
     table.print(screen)?;
     screen.line(&format!("\ntargets: {}", targets.join(", ")))?;
-    screen.object(&json!({ "kernels": kernels, "targets": targets }))
+    let entries = moebius_shaders::kernels();
+    let entries: Vec<Value> = entries.iter().map(described).collect();
+    screen.object(&json!({ "kernels": kernels, "targets": targets, "entries": entries }))
+}
+
+/// What the list tells of a kernel: its `name`, `family` and `variant`, its `element` (`null` for kernels of words and f32 only), the
+/// oldest CUDA architecture that has its instructions, `sm`, and whether plans choose it by themselves, `proven`.
+fn described(entry: &KernelEntry) -> Value {
+    json!({
+        "name": entry.name,
+        "family": entry.family,
+        "variant": entry.variant,
+        "element": entry.element.map(|element| element.to_string()),
+        "sm": entry.sm,
+        "proven": entry.proven,
+    })
 }
 
 fn write(kernel: &str, target: &str, out: &Path, screen: &mut Screen) -> Result<(), CliError> {
