@@ -39,11 +39,13 @@ const READING: [&str; 2] = ["moebius-tree", "moebius-runner"];
 /// Jobs that need no build of Burn and only Rust installed; they run first.
 pub(crate) fn reading() -> Vec<Job> {
     let parse = r#"for file in scripts/* .ci/run; do case "$file" in *.mjs) ;; *) bash -n "$file" || exit ;; esac; done"#;
+    let kit = "python3 -m unittest discover -s tests/gpu -p test_*.py";
     let [tree, runner] = READING;
     let tests = format!("cargo test --locked -p {tree} -p {runner}");
     vec![
         Job::words("format", "cargo fmt --all --check"),
         Job::new("shell scripts parse", &["bash", "-c", parse]),
+        Job::words("the kit for machines with a GPU", kit),
         Job::words("the tree: style, layers, documents", &tests).tests(),
     ]
 }

@@ -291,13 +291,13 @@ fn tree() -> io::Result<(String, BTreeMap<&'static str, String>)> {
 }
 
 /// Whether programs may read this file of the tree at run time. Rust sources, manifests and scripts only make programs, which
-/// are part of keys; and the tests of documents always run.
+/// are part of keys; and the tests of documents, and those of the kit in `tests/gpu/`, always run.
 fn is_data(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or_default();
     let manifests = "Cargo.toml Cargo.lock clippy.toml rustfmt.toml .gitignore";
     let makes_programs = name.ends_with(".rs")
         || manifests.split(' ').any(|manifest| manifest == file)
-        || starts_with_one(name, &[".ci/", ".cargo/", "scripts/"]);
+        || starts_with_one(name, &[".ci/", ".cargo/", "scripts/", "tests/gpu/"]);
     !name.is_empty() && !makes_programs && !is_document(name)
 }
 
