@@ -7,14 +7,14 @@ use safetensors::{Dtype, serialize};
 use super::*;
 
 /// A tensor of a case.
-struct Given {
+pub(super) struct Given {
     name: &'static str,
     dtype: Dtype,
     shape: Vec<usize>,
     bytes: Vec<u8>,
 }
 
-fn floats(name: &'static str, shape: &[usize], values: &[f32]) -> Given {
+pub(super) fn floats(name: &'static str, shape: &[usize], values: &[f32]) -> Given {
     Given {
         name,
         dtype: Dtype::F32,
@@ -64,13 +64,13 @@ fn case(op: &str, params: &str, given: Vec<Given>) -> CaseFile {
     CaseFile::parse(file).expect("a sound file")
 }
 
-fn computed(op: &str, params: &str, given: Vec<Given>) -> Vec<Produced> {
+pub(super) fn computed(op: &str, params: &str, given: Vec<Given>) -> Vec<Produced> {
     let case = case(op, params, given);
     pollster::block_on(run(&case, &Device::flex())).expect("computes")
 }
 
 /// The error of a case, which must be the file's.
-fn refusal(op: &str, params: &str, given: Vec<Given>) -> String {
+pub(super) fn refusal(op: &str, params: &str, given: Vec<Given>) -> String {
     let case = case(op, params, given);
     let error = pollster::block_on(run(&case, &Device::flex())).expect_err("refused");
     assert!(error.is_file(), "{error}");
@@ -78,7 +78,7 @@ fn refusal(op: &str, params: &str, given: Vec<Given>) -> String {
 }
 
 /// Asserts the values of an output, up to rounding in f32.
-fn assert_near(produced: &[Produced], name: &str, want: &[f32]) {
+pub(super) fn assert_near(produced: &[Produced], name: &str, want: &[f32]) {
     let found = produced.iter().find(|one| one.name == name);
     let got = match found.map(|one| &one.values) {
         Some(Values::Float(values)) => values.clone(),
@@ -102,7 +102,7 @@ fn layer(w: &[f32]) -> Vec<Given> {
     ]
 }
 
-fn with(mut given: Vec<Given>, more: Given) -> Vec<Given> {
+pub(super) fn with(mut given: Vec<Given>, more: Given) -> Vec<Given> {
     given.push(more);
     given
 }

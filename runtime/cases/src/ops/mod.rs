@@ -5,12 +5,15 @@ mod attention;
 #[cfg(not(target_family = "wasm"))]
 mod decoder;
 mod fp8;
+mod fp8_training;
 mod kv_cache;
 mod moe_layer;
 mod route;
 
 #[cfg(test)]
 mod format_tests;
+#[cfg(test)]
+mod fp8_training_tests;
 #[cfg(test)]
 mod tests;
 
@@ -68,6 +71,7 @@ pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpEr
         "fp8_cast" => fp8::cast(case, device).await,
         "fp8_linear" => fp8::linear(case, device).await,
         "fp8_quantize" => fp8::quantize(case, device).await,
+        "fp8_training_linear" => fp8_training::linear(case, device).await,
         "kv_cache" => kv_cache::steps(case, device).await,
         "moe_layer" => moe_layer::forward(case, device).await,
         "moe_layer_backward" => moe_layer::backward(case, device).await,

@@ -91,7 +91,8 @@ pub(crate) enum Command {
     /// A case file is a safetensors file with the metadata `op`, `params` (JSON) and `tol` (JSON),
     /// inputs `in.<name>` and expected outputs `out.<name>`. Operations: attention,
     /// attention_backward, balance_losses, balance_losses_backward, decoder_logits, fp8_cast,
-    /// fp8_linear, fp8_quantize, kv_cache, moe_layer, moe_layer_backward, route, route_backward.
+    /// fp8_linear, fp8_quantize, fp8_training_linear, kv_cache, moe_layer, moe_layer_backward,
+    /// route, route_backward.
     #[command(verbatim_doc_comment)]
     Verify(VerifyArgs),
     /// Write a kernel's source for a target; needs no device.
