@@ -68,7 +68,12 @@ pub(crate) fn attention(target: &Target) -> Outcome {
 }
 
 pub(crate) fn fp8(target: &Target) -> Outcome {
-    let operations = ["fp8_cast", "fp8_quantize", "fp8_linear"];
+    let operations = [
+        "fp8_cast",
+        "fp8_quantize",
+        "fp8_linear",
+        "fp8_training_linear",
+    ];
     check(target, &operations, DType::F32)
 }
 
