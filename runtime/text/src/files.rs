@@ -114,6 +114,12 @@ impl Files {
         text.map_err(|error| Error::unfit(self.label(name), "UTF-8", error.utf8_error()))
     }
 
+    /// The `model_type` in `config.json`; empty where no file says it.
+    pub(crate) fn family(&self) -> Result<String, Error> {
+        let config = self.object("config.json")?.unwrap_or_default();
+        Ok(config["model_type"].as_str().unwrap_or_default().to_owned())
+    }
+
     /// The JSON object in a file; `None` where the file doesn't exist.
     pub(crate) fn object(&self, name: &str) -> Result<Option<Value>, Error> {
         let bytes = self.bytes(name)?;

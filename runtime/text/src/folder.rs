@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::files::{CONFIG, Files, content, kind};
 use crate::older::older;
-use crate::{Error, Tokenizer};
+use crate::{Error, Tokenizer, sentencepiece};
 
 /// Name of the file that has a whole tokenizer.
 const TOKENIZER: &str = "tokenizer.json";
@@ -34,7 +34,11 @@ impl Tokenizer {
     pub fn from_files(files: &Files) -> Result<Self, Error> {
         let mut named = files.special_tokens()?;
         let (mut json, label, is_whole) = match files.object(TOKENIZER)? {
-            Some(json) => (json, files.label(TOKENIZER), true),
+            Some(mut json) => {
+                let config = files.config()?;
+                sentencepiece::by_class(&mut json, config.as_deref(), &files.family()?);
+                (json, files.label(TOKENIZER), true)
+            }
             None => {
                 let found = older(files)?.ok_or_else(|| {
                     let expected = "tokenizer.json, tokenizer.model, or vocab.json and merges.txt";

@@ -22,10 +22,8 @@ pub(crate) fn older(files: &Files) -> Result<Option<Older>, Error> {
     if let Some(bytes) = files.bytes(MODEL)? {
         let config = files.config()?;
         let label = files.label(MODEL);
-        let model = files.object("config.json")?;
-        let family = model.as_ref().and_then(|model| model.get("model_type"));
-        let family = family.and_then(Value::as_str).unwrap_or_default();
-        let (json, ends) = sentencepiece::tokenizer(&bytes, &label, config.as_deref(), family)?;
+        let family = files.family()?;
+        let (json, ends) = sentencepiece::tokenizer(&bytes, &label, config.as_deref(), &family)?;
         return Ok(Some(Older { json, label, ends }));
     }
     let (vocabulary, merges) = (files.object("vocab.json")?, files.text("merges.txt")?);

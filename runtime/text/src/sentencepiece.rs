@@ -17,7 +17,7 @@ const NORMAL: u64 = 1;
 const UNIGRAM: u64 = 1;
 const BPE: u64 = 2;
 
-/// Families of which `transformers` reads the file by SentencePiece's rules; of others it takes the rules of Llama's class.
+/// Families of which `transformers` takes the rules of a file, of others those of Llama's class.
 const BY_THE_FILE: [&str; 14] = [
     "ernie4_5",
     "ernie4_5_moe",
@@ -95,11 +95,59 @@ pub(crate) fn tokenizer(
     let by_the_file = BY_THE_FILE.contains(&family);
     let older = flag("legacy").unwrap_or(by_the_file);
     if vocabulary.add_space && !(by_the_file && older) {
-        let scheme = if older { "always" } else { "first" };
-        json["normalizer"] = Value::Null;
-        json["pre_tokenizer"] = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": false});
+        prepend(&mut json, if older { "always" } else { "first" });
     }
     Ok((json, named))
+}
+
+/// Replaces spaces as Llama's class does, and puts one before a text as `scheme` says.
+fn prepend(json: &mut Value, scheme: &str) {
+    json["normalizer"] = Value::Null;
+    json["pre_tokenizer"] =
+        json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": false});
+}
+
+/// Gives a `tokenizer.json` the rules of Llama's class where `transformers` 5 takes these in place of the file's: where `config`, the
+/// `tokenizer_config.json` beside the file, names the class, unless the `family` keeps the rules of files, or they are byte-level BPE's.
+pub(crate) fn by_class(json: &mut Value, config: Option<&Value>, family: &str) {
+    let setting = |name: &str| config.and_then(|config| config.get(name));
+    let class = setting("tokenizer_class").and_then(Value::as_str);
+    let class = class.unwrap_or_default();
+    let named = class.strip_suffix("Fast").unwrap_or(class) == "LlamaTokenizer";
+    let kept = BY_THE_FILE.contains(&family) || family == "qwen2";
+    let byte_level =
+        ["pre_tokenizer", "decoder"].map(|part| json.get(part).is_some_and(is_byte_level));
+    let pairs = json["model"]["type"] == "BPE";
+    if !named || kept || !pairs || byte_level.contains(&true) {
+        return;
+    }
+    let flag = |name: &str| setting(name).and_then(Value::as_bool);
+    let spaced = flag("add_prefix_space").unwrap_or(true);
+    let scheme = match flag("legacy") {
+        _ if !spaced => "never",
+        Some(true) => "always",
+        _ => "first",
+    };
+    prepend(json, scheme);
+    let mut decoders = vec![
+        json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
+        json!({"type": "ByteFallback"}),
+        json!({"type": "Fuse"}),
+    ];
+    if spaced {
+        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    json["decoder"] = json!({"type": "Sequence", "decoders": decoders});
+    for flag in ["fuse_unk", "byte_fallback"] {
+        json["model"][flag] = json!(true);
+    }
+}
+
+/// Whether a pre-tokenizer or decoder, or one of a sequence of them, is that of byte-level BPE.
+fn is_byte_level(part: &Value) -> bool {
+    let inner = ["pretokenizers", "decoders"].map(|name| part.get(name).and_then(Value::as_array));
+    let mut inner = inner.into_iter().flatten().flatten();
+    part["type"] == "ByteLevel" || inner.any(is_byte_level)
 }
 
 /// The model of a file whose pieces differ and are made by BPE.

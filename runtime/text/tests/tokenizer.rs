@@ -368,6 +368,70 @@ fn model_file(kind: u8) -> Vec<u8> {
     file
 }
 
+/// Expected tokens are those of `AutoTokenizer` in transformers 5.24.
+#[test]
+fn the_rules_of_llamas_class_take_the_place_of_the_files() {
+    let vocabulary = [
+        "<unk>", "<s>", "</s>", "▁", "a", "b", "[", "]", "▁a", "▁b", "▁[", "▁▁",
+    ];
+    let ids = vocabulary.iter().zip(0..);
+    let ids: serde_json::Map<_, _> = ids
+        .map(|(token, id)| (token.to_string(), json!(id)))
+        .collect();
+    let special = json!([
+        {"id": 1, "content": "<s>", "special": true, "normalized": false, "single_word": false, "lstrip": false, "rstrip": false},
+    ]);
+    let file = json!({
+        "version": "1.0", "added_tokens": special, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+        "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true, "vocab": ids,
+            "merges": ["▁ a", "▁ b", "▁ [", "▁ ▁"]},
+    });
+    let tokens = |family: &str, settings: &Value, text: &str| {
+        let config = json!({ "model_type": family });
+        let files = [
+            ("tokenizer.json", &file),
+            ("tokenizer_config.json", settings),
+            ("config.json", &config),
+        ];
+        let files = files.map(|(name, json)| (name, json.to_string().into_bytes()));
+        let tokenizer = Tokenizer::from_files(&Files::in_memory(files)).unwrap();
+        let ids = tokenizer.encode(text, false).unwrap();
+        let names = ids.into_iter().map(|id| tokenizer.token(id).unwrap());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let class = |legacy: Value| json!({"tokenizer_class": "LlamaTokenizerFast", "legacy": legacy});
+    let prompt = "<s>[a] b";
+    for legacy in [Value::Null, json!(false)] {
+        assert_eq!(
+            tokens("llama", &class(legacy.clone()), prompt),
+            "<s> [ a ] ▁b"
+        );
+        assert_eq!(tokens("llama", &class(legacy), "▁a"), "▁a");
+    }
+    assert_eq!(
+        tokens("llama", &class(json!(true)), prompt),
+        "<s> ▁[ a ] ▁b"
+    );
+    // Other classes and some families keep the rules of the file, which give each part of a text a space.
+    for (family, settings) in [
+        (
+            "llama",
+            json!({"tokenizer_class": "PreTrainedTokenizerFast"}),
+        ),
+        ("llama", json!({})),
+        ("mistral", class(json!(false))),
+    ] {
+        assert_eq!(
+            tokens(family, &settings, prompt),
+            "<s> ▁[ a ] ▁b",
+            "{family}"
+        );
+        assert_eq!(tokens(family, &settings, "▁a"), "▁ ▁a", "{family}");
+    }
+}
+
 #[test]
 fn a_model_file_of_sentencepiece_is_a_tokenizer() {
     let with = |bytes: Vec<u8>, config: Value| {
