@@ -182,23 +182,47 @@ pub(super) fn encode_scaled(bits: u32, scale: u32, #[comptime] coding: Coding) -
 #[cube]
 fn scaled_bits(bits: u32, scale: u32, #[comptime] coding: Coding) -> u32 {
     let magnitude = bits & 0x7FFF_FFFF;
-    let quotient = u32::reinterpret(divided(f32::reinterpret(magnitude), scale, coding));
+    let quotient = u32::reinterpret(divided(magnitude, scale, coding));
     let scaled = select(magnitude < 0x7F80_0000, quotient & 0x7FFF_FFFF, magnitude);
     scaled | (bits & 0x8000_0000)
 }
 
-/// x / scale, which is exact for a power of two.
+/// |x| / scale, with x given by the bits of its magnitude; exact for a scale that is a power of two. A quotient below 2⁻¹²⁶ has the code 0, and may
+/// be 0 itself.
+///
+/// Devices may take a subnormal number for 0, and so may the inverse of a large scale be 0 by which they multiply. So a subnormal x is divided as
+/// a whole multiple of 2⁻¹⁴⁹, and a large scale is made smaller together with x.
 #[cube]
-fn divided(x: f32, scale: u32, #[comptime] coding: Coding) -> f32 {
+fn divided(x: u32, scale: u32, #[comptime] coding: Coding) -> f32 {
+    let subnormal = x < 0x80_0000;
+    let whole = f32::cast_from(x);
+    let x = f32::reinterpret(x);
     if comptime!(coding.scale_type == ScaleType::F32) {
-        x / f32::reinterpret(scale)
+        // From 2¹²⁵ on.
+        let factor = select(scale >= 0x7E00_0000, comptime!(LESS).runtime(), 1.0f32);
+        let scale = f32::reinterpret(scale);
+        let x = select(subnormal, whole * comptime!(OF_WHOLE), x * factor);
+        x / select(
+            subnormal,
+            scale * comptime!(OF_WHOLES_SCALE),
+            scale * factor,
+        )
     } else {
         // 2⁻¹²⁷, the inverse of byte 254, would be subnormal, so x is halved first and multiplied by 2⁻¹²⁶.
         let half = select(scale >= 254, 0.5f32, 1.0f32);
         let inverse = max(254 - min(scale, 254), 1);
-        x * half * f32::reinterpret(inverse << 23)
+        // 2⁻¹⁴⁹ · 2^(127 − byte) has the biased exponent 105 − byte.
+        let inverse = select(subnormal, 105 - min(scale, 105), inverse);
+        select(subnormal, whole, x * half) * f32::reinterpret(inverse << 23)
     }
 }
+
+/// 2⁻³², a factor on large scales.
+const LESS: f32 = 1.0 / (1u64 << 32) as f32;
+/// 2⁻²⁴, a factor on whole multiples of 2⁻¹⁴⁹, all of which are below 2²³.
+const OF_WHOLE: f32 = 1.0 / (1u32 << 24) as f32;
+/// 2¹²⁵, the factor that goes with it on their scale; with it scales from 2³ on are infinite.
+const OF_WHOLES_SCALE: f32 = f32::from_bits(0x7E00_0000);
 
 /// Decodes a word's codes under one scale.
 #[cube]
