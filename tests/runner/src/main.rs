@@ -288,13 +288,13 @@ impl Run<'_> {
         }
         jobs.push(plan::command(&self.places));
         if cold {
-            jobs.retain(|job| !["clippy", "docs"].contains(&job.name.as_str()));
+            jobs.retain(|job| !may_wait(&job.name));
         }
         Ok(jobs)
     }
 
     /// Whether this run in CI finds nothing that an earlier one built or compiled. To end within an hour on two processors, it
-    /// then leaves out groups in Chromium, software GPUs, clippy, and the documentation.
+    /// then leaves out groups in Chromium, software GPUs, and what [`may_wait`].
     fn is_cold(&self, ledger: &Ledger) -> bool {
         self.options.tier == Tier::Default && in_ci() && !ledger.warm()
     }
@@ -468,7 +468,7 @@ impl Run<'_> {
             (
                 cold,
                 ", because no earlier run is kept here (the next run takes them): all of Chromium's tests, kernels on vulkan, msl and \
-                 emulated cards, the support table, clippy, and rustdoc's lints",
+                 emulated cards, the support table, what other compilers say of emitted kernels, clippy, and rustdoc's lints",
             ),
             (
                 self.places.swiftshader.is_none(),
@@ -486,6 +486,11 @@ impl Run<'_> {
 const COLD: &str = "HEAD~10";
 /// A guess of the seconds for all tests of a group in Chromium, until they have run.
 const CHROMIUM_SECONDS: f64 = 500.0;
+
+/// Whether a cold run leaves a job to the next: one by compilers alone, which check every crate or every kernel once more.
+fn may_wait(job: &str) -> bool {
+    ["clippy", "docs"].contains(&job) || job.starts_with("validate_")
+}
 
 fn in_ci() -> bool {
     env::var("CI").as_deref() == Ok("true")
