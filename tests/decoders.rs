@@ -13,7 +13,7 @@ use moebius_model::load::ModelFiles;
 use moebius_tests::target::Target;
 
 /// Largest relative L2 error of logits, in f32.
-const APART: f64 = 1e-4;
+const APART: f64 = 1e-5;
 
 /// The folders of `tests/cases` that hold a decoder, and the folder of the shipped model.
 fn folders() -> Vec<PathBuf> {

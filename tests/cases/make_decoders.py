@@ -1,7 +1,7 @@
 """Writes decoders beside those of make_cases.py: dense ones, latent attention, corrected routers, fused matrices, norms after parts, chunks, text models of
 models that also see, and weights as they are published: sharded, in 16 bits, FP8 and MXFP4.
 
-Each folder has config.json, weights, and logits.case.safetensors with tokens and the logits that Hugging Face transformers computes in float32
+Each folder has config.json, weights, and logits.case.safetensors with tokens and the logits that Hugging Face transformers computes in float64
 of the values that the stored weights stand for.
 Usage: python make_decoders.py OUT_DIR [--seed N] [--only NAME ...]
 Needs: torch, numpy, ml_dtypes, safetensors, transformers 5.24.
@@ -194,6 +194,20 @@ def save(folder, tensors, shards=1):
     json.dump({"metadata": {"total_size": size}, "weight_map": where}, open(f"{folder}/model.safetensors.index.json", "w"), indent=1)
 
 
+def logits_of(model, ids):
+    """The logits in float64: also what the model's code casts to float32 stays so."""
+    model = model.double()
+    # Grouped products of PyTorch take no float64.
+    model.set_experts_implementation("eager")
+    single, cast = torch.float32, torch.Tensor.float
+    torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double
+    try:
+        with torch.no_grad():
+            return model(ids).logits[0]
+    finally:
+        torch.float32, torch.Tensor.float = single, cast
+
+
 def decoder(out, name, seed):
     kind, extra = SPECS[name]
     torch.manual_seed(seed)
@@ -226,8 +240,7 @@ def decoder(out, name, seed):
         config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
     json.dump(config, open(f"{folder}/config.json", "w"), indent=1)
     ids = torch.randint(0, words, (1, 41))
-    with torch.no_grad():
-        logits = model(ids).logits[0]
+    logits = logits_of(model, ids)
     write(f"{folder}/logits.case.safetensors", "decoder_logits", {}, {"tokens": ids[0].numpy().astype(np.int32)}, {"logits": n(logits)}, {"logits": REL(1e-4)})
 
 
