@@ -83,6 +83,12 @@ SPECS = {
     "ernie4_5_moe": ("ernie4_5_moe", dict(**IDS, num_hidden_layers=3, num_key_value_heads=2, moe_num_experts=8, moe_k=2, moe_num_shared_experts=2,
                                           moe_intermediate_size=24, moe_layer_start_index=1, moe_layer_interval=2)),
     "dots1": ("dots1", dict(**ROUTED, num_key_value_heads=2, head_dim=16, routed_scaling_factor=2.5, sliding_window=None)),
+    # Dense networks of 2/3 of the stated width, rounded up to 64.
+    "lfm2": ("lfm2", dict(**IDS, num_hidden_layers=3, num_key_value_heads=2, tie_word_embeddings=True, conv_bias=True, conv_L_cache=4, full_attn_idxs=[1],
+                          block_multiple_of=16)),
+    "lfm2_moe": ("lfm2_moe", dict(**IDS, num_hidden_layers=4, num_key_value_heads=2, tie_word_embeddings=True, num_dense_layers=1, num_experts=8,
+                                  num_experts_per_tok=2, moe_intermediate_size=24, layer_types=["conv", "full_attention", "conv", "conv"],
+                                  rope_parameters=dict(rope_type="default", rope_theta=10000.0))),
     "minimax_m2": ("minimax_m2", dict(**IDS, num_local_experts=8, num_experts_per_tok=2, num_key_value_heads=2, head_dim=16, intermediate_size=24,
                                       rope_parameters=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5))),
 }

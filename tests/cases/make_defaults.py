@@ -10,7 +10,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TARGET = os.path.join(HERE, "..", "..", "runtime", "model", "src", "families", "defaults.json")
 FAMILIES = [
     "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5", "ernie4_5_moe", "gemma2", "gemma3_text", "glm4_moe", "glm4_moe_lite", "gpt_oss", "granite",
-    "granitemoe", "hunyuan_v1_dense", "hunyuan_v1_moe", "llama", "llama4_text", "minimax_m2", "ministral3", "mistral", "mixtral", "olmo2", "olmo3", "olmoe",
+    "granitemoe", "hunyuan_v1_dense", "hunyuan_v1_moe", "lfm2", "lfm2_moe", "llama", "llama4_text", "minimax_m2", "ministral3", "mistral", "mixtral", "olmo2", "olmo3", "olmoe",
     "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "solar_open",
 ]
 # Text models whose classes stand in the module of a model for images and text.

@@ -89,7 +89,7 @@ fn wide_engine() -> Engine {
     };
     let mut spec = sizes.spec();
     for layer in &mut spec.layers {
-        let attention = &mut layer.attention;
+        let attention = layer.attention_mut().unwrap();
         (attention.heads, attention.kv_heads) = (128, 128);
         (attention.head_dim, attention.value_dim) = (256, 256);
     }

@@ -83,7 +83,12 @@ fn alone(name: &str, request: &Generation) -> Vec<Draw> {
 
 #[test]
 fn company_pieces_hits_and_preemption_change_no_bit() {
-    for name in ["decoder_olmoe", "decoder_gpt_oss", "decoder_deepseek_v3"] {
+    for name in [
+        "decoder_olmoe",
+        "decoder_gpt_oss",
+        "decoder_deepseek_v3",
+        "decoder_lfm2_moe",
+    ] {
         let requests = requests();
         let want: Vec<_> = requests.iter().map(|of| alone(name, of)).collect();
         // Limits with room for all requests, with prompts in pieces, and with so few pages that requests are preempted.
@@ -112,7 +117,7 @@ fn company_pieces_hits_and_preemption_change_no_bit() {
 }
 
 /// A cache that begins with one page grows until it has what the requests need, and its results are those of a cache that had all pages
-/// from the start: with windows and sinks (gpt-oss), latent attention (deepseek) and in each format, whose scales grow with the codes.
+/// from the start: with windows and sinks (gpt-oss), latent attention (deepseek), convolutions (lfm2) and in each format, whose scales grow with the codes.
 #[test]
 fn a_cache_that_grows_changes_no_bit() {
     let names = ["decoder_olmoe", "decoder_gpt_oss", "decoder_deepseek_v3"];
@@ -120,7 +125,7 @@ fn a_cache_that_grows_changes_no_bit() {
     for (name, format) in names
         .into_iter()
         .zip(formats)
-        .chain([(names[1], formats[2])])
+        .chain([(names[1], formats[2]), ("decoder_lfm2", formats[0])])
     {
         let whole = EngineOptions {
             format,

@@ -9,7 +9,7 @@ use moebius_weights::{InFile, Unfit};
 use serde::{Deserialize, Serialize};
 
 use crate::decoder::{
-    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Model, ModelSpec, Norms, Place,
+    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Mixer, Model, ModelSpec, Norms, Place,
     Projection, Slot, Values,
 };
 use crate::error::Error;
@@ -93,7 +93,7 @@ impl DecoderConfig {
             fp8: None,
         };
         let layer = LayerSpec {
-            attention,
+            mixer: Mixer::Attention(attention),
             feed_forward: FeedForwardSpec::Experts(self.moe()),
             residual: 1.0,
             norms: Norms::Before,

@@ -129,8 +129,9 @@ impl TrainConfig {
         // Computed as floats, because the sizes may be unchecked and their product may overflow.
         let [batch, sequence] = [self.batch, self.sequence].map(|size| size as f64);
         let scores = |layer: &LayerSpec| {
-            let of = &layer.attention;
-            of.heads as f64 * (of.head_dim as f64 + of.value_dim as f64) * sequence
+            layer.attention().map_or(0.0, |of| {
+                of.heads as f64 * (of.head_dim as f64 + of.value_dim as f64) * sequence
+            })
         };
         let attention: f64 = spec.layers.iter().map(scores).sum();
         6.0 * batch * sequence * (spec.active_parameters() + attention)

@@ -28,8 +28,9 @@ fn cached() -> Vec<PathBuf> {
     let mut folders = folders();
     folders.retain(|folder| {
         let files = ModelFiles::open(folder).unwrap();
-        let mut chunks = files.spec().layers.iter();
-        chunks.all(|layer| layer.attention.chunk.is_none_or(|chunk| chunk >= ROOM))
+        let layers = files.spec().layers.iter();
+        let mut chunks = layers.filter_map(|layer| layer.attention()?.chunk);
+        chunks.all(|chunk| chunk >= ROOM)
     });
     folders
 }
@@ -270,7 +271,8 @@ fn codes_stay_codes() {
         ..LoadOptions::default()
     };
     let models = [LoadOptions::default(), decoded].map(|how| load_with(folder, how, &device));
-    let Projections::Latent(latent) = &models[0].blocks[1].attention.projection else {
+    let attention = models[0].blocks[1].attention.as_ref().unwrap();
+    let Projections::Latent(latent) = &attention.projection else {
         panic!("latent attention");
     };
     assert!(latent.query.weight.codes().is_some());
@@ -316,7 +318,8 @@ fn rounding_on_the_way_is_a_conversion() {
         ..rounding(largest)
     };
     let model = load_with(&named("decoder_olmoe"), halves, &device);
-    let Projections::Direct(direct) = &model.blocks[0].attention.projection else {
+    let attention = model.blocks[0].attention.as_ref().unwrap();
+    let Projections::Direct(direct) = &attention.projection else {
         panic!("direct attention");
     };
     assert!(direct.query.weight.codes().is_none());

@@ -18,14 +18,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = [("llama", "f32"), ("llama", "f16"), ("mixtral", "f32"), ("olmoe", "f16"), ("qwen2_moe", "f16"), ("qwen3_moe", "f16"),
           ("gpt_oss", "f16"), ("granitemoe", "f32"), ("qwen2", "f16"), ("phi3", "f32"), ("ministral3", "f32"), ("granite", "f32"), ("deepseek_v2", "f32"),
           ("deepseek_v2_lite", "f32"), ("glm4_moe", "f16"), ("ernie4_5_moe", "f32"), ("dots1", "f16"), ("minimax_m2", "f16"),
-          ("gemma3", "f32"), ("hunyuan_v1_dense", "f32"), ("hunyuan_v1_moe", "f32"), ("llama4", "f32")]
+          ("gemma3", "f32"), ("hunyuan_v1_dense", "f32"), ("hunyuan_v1_moe", "f32"), ("llama4", "f32"), ("lfm2", "f32"), ("lfm2_moe", "f32")]
 ARCHITECTURES = {"llama": "llama", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "qwen3": "qwen3",
                  "gpt_oss": "gpt-oss", "granitemoe": "granitemoe", "qwen2": "qwen2", "phi3": "phi3", "ministral3": "mistral3", "granite": "granite",
                  "deepseek_v2": "deepseek2", "glm4_moe": "glm4moe", "ernie4_5_moe": "ernie4_5-moe", "dots1": "dots1", "minimax_m2": "minimax-m2",
-                 "gemma3_text": "gemma3", "hunyuan_v1_dense": "hunyuan-dense", "hunyuan_v1_moe": "hunyuan-moe", "llama4_text": "llama4"}
+                 "gemma3_text": "gemma3", "hunyuan_v1_dense": "hunyuan-dense", "hunyuan_v1_moe": "hunyuan-moe", "llama4_text": "llama4",
+                 "lfm2": "lfm2", "lfm2_moe": "lfm2moe"}
 # Architectures in which rows of q and k that rotate together are neighbours.
 NEIGHBOURS = ("llama", "granite", "granitemoe", "mistral3")
-OUTER = {"model.embed_tokens.": "token_embd.", "model.norm.": "output_norm.", "lm_head.": "output."}
+OUTER = {"model.embed_tokens.": "token_embd.", "model.norm.": "output_norm.", "model.embedding_norm.": "token_embd_norm.", "lm_head.": "output."}
 LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
@@ -37,6 +38,9 @@ LAYER = {
     "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm", "self_attn.kv_b_proj": "attn_kv_b",
     "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm", "mlp.gate.wg": "ffn_gate_inp", "feed_forward.router": "ffn_gate_inp",
     "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+    "operator_norm": "attn_norm", "ffn_norm": "ffn_norm", "self_attn.out_proj": "attn_output", "self_attn.q_layernorm": "attn_q_norm",
+    "self_attn.k_layernorm": "attn_k_norm", "feed_forward.gate": "ffn_gate_inp", "feed_forward.w1": "ffn_gate", "feed_forward.w3": "ffn_up",
+    "feed_forward.w2": "ffn_down", **{f"conv.{part}": f"shortconv.{part}" for part in ("in_proj", "conv", "out_proj")},
     **{f"mlp.shared_mlp.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
     **{f"feed_forward.shared_expert.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
     **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")},
@@ -68,7 +72,9 @@ def is_apart(config):
 
 def parted(config, rest, value):
     """Gate and up of experts that a checkpoint stacks, and tensors that GGUF calls otherwise, by their names; none of other tensors."""
-    if rest.endswith("e_score_correction_bias"):
+    if rest == "conv.conv.weight":
+        return {"shortconv.conv.weight": value.squeeze(1)}
+    if rest.endswith(("e_score_correction_bias", "expert_bias")):
         return {"exp_probs_b.bias": value.reshape(-1)}
     if config["model_type"] == "glm4_moe" and rest == "post_attention_layernorm.weight":
         return {"post_attention_norm.weight": value}
@@ -135,12 +141,24 @@ def renamed(config, tensors):
     return out
 
 
+def dense_width(config):
+    """The width of dense networks; in LFM2 it follows from the one that is stated."""
+    if not config.get("block_auto_adjust_ff_dim"):
+        return config.get("intermediate_size_mlp", config["intermediate_size"])
+    multiple = config["block_multiple_of"]
+    return -(-int(config["block_ffn_dim_multiplier"] * int(2 * config["intermediate_size"] / 3)) // multiple) * multiple
+
+
 def describe(w, config):
     """Hyperparameters, as llama.cpp's converter writes them."""
     w.add_context_length(config["max_position_embeddings"]); w.add_embedding_length(config["hidden_size"]); w.add_block_count(config["num_hidden_layers"])
-    w.add_feed_forward_length(config.get("intermediate_size_mlp", config["intermediate_size"])); w.add_head_count(config["num_attention_heads"])
-    w.add_head_count_kv(1 if is_apart(config) else config["num_key_value_heads"])
-    w.add_layer_norm_rms_eps(config["rms_norm_eps"]); w.add_vocab_size(config["vocab_size"])
+    w.add_feed_forward_length(dense_width(config)); w.add_head_count(config["num_attention_heads"])
+    if "conv_L_cache" in config:
+        w.add_head_count_kv([config["num_key_value_heads"] if kind == "full_attention" else 0 for kind in config["layer_types"]])
+        w.add_shortconv_l_cache(config["conv_L_cache"])
+    else:
+        w.add_head_count_kv(1 if is_apart(config) else config["num_key_value_heads"])
+    w.add_layer_norm_rms_eps(config.get("rms_norm_eps") or config["norm_eps"]); w.add_vocab_size(config["vocab_size"])
     rope = config.get("rope_parameters") or {"rope_theta": config["rope_theta"]}
     # Hunyuan's dynamic scaling is a larger theta.
     d = config.get("head_dim") or 1
@@ -209,6 +227,8 @@ def describe_experts(w, config):
     if config["model_type"] == "ernie4_5_moe":
         w.add_interleave_moe_layer_step(config["moe_layer_interval"]); w.add_leading_dense_block_count(config["moe_layer_start_index"])
         w.add_expert_shared_count(config["moe_num_shared_experts"])
+    if config["model_type"] == "lfm2_moe":
+        w.add_leading_dense_block_count(config["num_dense_layers"]); w.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
     if "first_k_dense_replace" in config:
         w.add_leading_dense_block_count(config["first_k_dense_replace"]); w.add_expert_shared_count(config["n_shared_experts"])
         w.add_expert_weights_scale(config["routed_scaling_factor"])

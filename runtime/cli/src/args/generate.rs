@@ -140,10 +140,11 @@ Examples:
   moebius generate --model SmolLM2 --chat --prompt 'What is a whale?' --temperature 0.7 --seed 3
   echo 'Once upon a time' | moebius generate --model OLMoE --device wgpu --dtype fp8 --json
 
-The text goes to standard output as it comes, with --json as one object at the end. Families: deepseek_v2,
-deepseek_v3, dots1, ernie4_5, ernie4_5_moe, gemma2, gemma3, glm4_moe, glm4_moe_lite, gpt_oss, granite,
-granitemoe, hunyuan_v1_dense, hunyuan_v1_moe, llama, llama4, minimax_m2, ministral3, mistral, mistral3,
-mixtral, olmo2, olmo3, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_moe, seed_oss, smollm3, solar_open.";
+The text goes to standard output as it comes, with --json as one object at the end. Families:
+deepseek_v2, deepseek_v3, dots1, ernie4_5, ernie4_5_moe, gemma2, gemma3, glm4_moe, glm4_moe_lite,
+gpt_oss, granite, granitemoe, hunyuan_v1_dense, hunyuan_v1_moe, lfm2, lfm2_moe, llama, llama4,
+minimax_m2, ministral3, mistral, mistral3, mixtral, olmo2, olmo3, olmoe, phi3, qwen2, qwen2_moe, qwen3,
+qwen3_moe, seed_oss, smollm3, solar_open.";
 
 /// `chat`.
 #[derive(Debug, Args)]

@@ -42,6 +42,8 @@ pub struct Step {
     tokens: usize,
     /// The number of pages of the pool, and of tokens in a page.
     pool: [usize; 2],
+    /// The pages of each sequence on the host, and the range of its new tokens.
+    sequences: Vec<(Vec<u32>, [usize; 2])>,
 }
 
 /// A sequence whose pages the caller assigns, with the range of its new tokens.
@@ -60,6 +62,16 @@ impl Step {
     /// rows, and the rows after them aren't read.
     pub fn tokens(&self) -> usize {
         self.tokens
+    }
+
+    /// The pages of each sequence and the range of its new tokens, for what a program caches beside keys and values.
+    pub fn sequences(&self) -> impl ExactSizeIterator<Item = Span<'_>> {
+        let sequences = self.sequences.iter();
+        sequences.map(|(pages, [start, end])| Span {
+            pages,
+            start: *start,
+            end: *end,
+        })
     }
 }
 
@@ -162,17 +174,16 @@ impl Pages {
             let expected = format!("at most the {} that are free", self.free.len());
             return Err(Fault::State.error("new pages", expected, needed).into());
         }
-        let mut spans = Vec::new();
+        let mut sequences = Vec::with_capacity(tokens.len());
         for (sequence, more) in tokens.iter().enumerate() {
             let (start, end) = (self.lengths[sequence], self.lengths[sequence] + more);
             let missing = end.div_ceil(self.page) - self.owned[sequence].len();
             let kept = self.free.len() - missing;
             self.owned[sequence].extend(self.free.drain(kept..).rev());
             self.lengths[sequence] = end;
-            spans.extend([start as i32, end as i32]);
+            sequences.push((self.owned[sequence].clone(), [start, end]));
         }
-        let owned: Vec<&[u32]> = self.owned.iter().map(Vec::as_slice).collect();
-        Ok(self.step(&owned, spans, tokens, device))
+        Ok(self.step(sequences, device))
     }
 
     /// Describes new tokens of sequences in pages of this pool that the caller assigns; the pages and lengths that [`Pages::extend`]
@@ -182,12 +193,12 @@ impl Pages {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a sequence that ends before it starts, one whose number of pages isn't what its
     /// tokens need or is more than a sequence may have, and a page that the pool doesn't have.
     pub fn step_of(&self, sequences: &[Span<'_>], device: &Device) -> Result<Step, Error> {
-        let (mut owned, mut spans, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
+        let mut owned = Vec::new();
         for &Span { pages, start, end } in sequences {
-            let Some(new) = end.checked_sub(start) else {
+            if end < start {
                 let expected = format!("at least its start, {start}");
                 return Err(Mismatch::new("end of new tokens", expected, end).into());
-            };
+            }
             let needed = end.div_ceil(self.page);
             if pages.len() != needed || needed > self.most {
                 let expected = format!("{needed}, and at most {}", self.most);
@@ -197,30 +208,31 @@ impl Pages {
                 let expected = format!("less than {}", self.pages);
                 return Err(Mismatch::new("page", expected, page).into());
             }
-            owned.push(pages);
-            spans.extend([start as i32, end as i32]);
-            tokens.push(new);
+            owned.push((pages.to_vec(), [start, end]));
         }
-        Ok(self.step(&owned, spans, &tokens, device))
+        Ok(self.step(owned, device))
     }
 
-    fn step(&self, owned: &[&[u32]], spans: Vec<i32>, tokens: &[usize], device: &Device) -> Step {
-        let sequences = owned.len();
+    fn step(&self, sequences: Vec<(Vec<u32>, [usize; 2])>, device: &Device) -> Step {
         // Unused entries name a page that the pool doesn't have.
-        let row = |owned: &&[u32]| {
-            let page = |at| owned.get(at).map_or(i32::MAX, |page| *page as i32);
+        let row = |(pages, _): &(Vec<u32>, _)| {
+            let page = |at| pages.get(at).map_or(i32::MAX, |page| *page as i32);
             (0..self.most).map(page).collect::<Vec<_>>()
         };
-        let table: Vec<i32> = owned.iter().flat_map(row).collect();
+        let table: Vec<i32> = sequences.iter().flat_map(row).collect();
+        let spans = sequences.iter().flat_map(|(_, span)| *span);
+        let spans = spans.map(|token| token as i32).collect();
         let words = |words: Vec<i32>, columns: usize| {
-            let data = TensorData::new(words, [sequences, columns]);
+            let data = TensorData::new(words, [sequences.len(), columns]);
             Tensor::from_data(data, (device, DType::I32))
         };
+        let tokens = sequences.iter().map(|(_, [start, end])| end - start);
         Step {
             table: words(table, self.most),
             spans: words(spans, 2),
-            tokens: tokens.iter().copied().max().unwrap_or(0),
+            tokens: tokens.max().unwrap_or(0),
             pool: [self.pages, self.page],
+            sequences,
         }
     }
 

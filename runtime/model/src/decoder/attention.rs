@@ -6,7 +6,7 @@ use burn::tensor::Tensor;
 use moebius::attention::Attend;
 use moebius::nn::{self, Linear};
 
-use super::cache::LayerCache;
+use super::cache::AttentionCache;
 use super::rope::{Angles, Places};
 use super::slot::Slot;
 use super::spec::{AttentionSpec, HeadNorm, Projection};
@@ -108,7 +108,7 @@ impl Attention {
         x: Tensor<2>,
         places: &Places,
         angles: &Angles,
-        cache: Option<LayerCache<'_>>,
+        cache: Option<AttentionCache<'_>>,
     ) -> Result<Tensor<2>, Error> {
         let spec = &self.spec;
         let sequences = [places.first.len(), places.tokens];

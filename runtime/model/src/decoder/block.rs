@@ -10,20 +10,24 @@ use moebius_weights::Unfit;
 
 use super::attention::Attention;
 use super::cache::LayerCache;
+use super::convolution::Convolution;
 use super::rope::{Angles, Places};
 use super::slot::Slot;
 use super::spec::{FeedForwardSpec, LayerSpec};
 use super::weights::{Held, Of, decoded, of_norm, row, row_if};
 use crate::error::Error;
 
-/// A layer that computes x + r · attention(x), then x + r · feed_forward(x), with norms of what either reads, of what it gives, or of both.
+/// A layer that computes x + r · mixer(x), then x + r · feed_forward(x), with norms of what either reads, of what it gives, or of both. The
+/// mixer is an attention or a convolution.
 #[derive(Module, Debug)]
 pub struct Block {
-    /// Norm before the attention; `None` where norms come only after the parts.
+    /// Norm before the mixer; `None` where norms come only after the parts.
     pub attention_norm: Option<RmsNorm>,
-    /// Attention, in which tokens look at those before them.
-    pub attention: Attention,
-    /// Norm after the attention; `None` where norms come only before the parts.
+    /// Attention, in which tokens look at those before them; `None` in a layer with a convolution.
+    pub attention: Option<Attention>,
+    /// Convolution over the last tokens; `None` in a layer with attention.
+    pub convolution: Option<Convolution>,
+    /// Norm after the mixer; `None` where norms come only before the parts.
     pub attention_out_norm: Option<RmsNorm>,
     /// Norm before the feed-forward part.
     pub feed_forward_norm: Option<RmsNorm>,
@@ -40,7 +44,14 @@ impl Block {
         let epsilon = from.spec.epsilon;
         Ok(Self {
             attention_norm: from.norm_if(Slot::AttentionNorm, epsilon)?,
-            attention: Attention::load(&layer.attention, epsilon, from)?,
+            attention: match layer.attention() {
+                Some(attention) => Some(Attention::load(attention, epsilon, from)?),
+                None => None,
+            },
+            convolution: match layer.convolution() {
+                Some(_) => Some(Convolution::load(from)?),
+                None => None,
+            },
             attention_out_norm: from.norm_if(Slot::AttentionOutNorm, epsilon)?,
             feed_forward_norm: from.norm_if(Slot::FeedForwardNorm, epsilon)?,
             feed_forward: FeedForward::load(&layer.feed_forward, from)?,
@@ -58,13 +69,34 @@ impl Block {
         cache: Option<LayerCache<'_>>,
     ) -> Result<(Tensor<2>, Option<Routing>), Error> {
         let before = normed(self.attention_norm.as_ref(), x.clone());
-        let seen = self.attention.forward(before, places, angles, cache)?;
+        let seen = self.mixed(before, places, angles, cache)?;
         let seen = normed(self.attention_out_norm.as_ref(), seen);
         let x = x + self.scaled(seen);
         let before = normed(self.feed_forward_norm.as_ref(), x.clone());
         let (y, routing) = self.feed_forward.forward(before)?;
         let y = normed(self.feed_forward_out_norm.as_ref(), y);
         Ok((x + self.scaled(y), routing))
+    }
+
+    /// Computes the layer's attention or convolution on x \[B · S, H\].
+    fn mixed(
+        &self,
+        x: Tensor<2>,
+        places: &Places,
+        angles: &Angles,
+        cache: Option<LayerCache<'_>>,
+    ) -> Result<Tensor<2>, Error> {
+        match (&self.attention, &self.convolution, cache) {
+            (Some(attention), _, None) => attention.forward(x, places, angles, None),
+            (Some(attention), _, Some(LayerCache::Attention(cache))) => {
+                attention.forward(x, places, angles, Some(cache))
+            }
+            (_, Some(convolution), None) => convolution.forward(x, places, None),
+            (_, Some(convolution), Some(LayerCache::Convolution(cache))) => {
+                convolution.forward(x, places, Some(cache))
+            }
+            _ => unreachable!("block and cache were made of one description"),
+        }
     }
 
     /// Values that the layer holds in a slot.
@@ -74,10 +106,15 @@ impl Block {
             Slot::AttentionOutNorm => of_norm(self.attention_out_norm.as_ref()),
             Slot::FeedForwardNorm => of_norm(self.feed_forward_norm.as_ref()),
             Slot::FeedForwardOutNorm => of_norm(self.feed_forward_out_norm.as_ref()),
-            _ => match self.attention.held(slot)? {
-                Some(found) => Ok(Some(found)),
-                None => self.feed_forward.held(slot),
-            },
+            _ => {
+                let attention = self.attention.as_ref();
+                let convolution = self.convolution.as_ref();
+                let found = match attention.map_or(Ok(None), |part| part.held(slot))? {
+                    None => convolution.map_or(Ok(None), |part| part.held(slot))?,
+                    found => found,
+                };
+                found.map_or_else(|| self.feed_forward.held(slot), |found| Ok(Some(found)))
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! The cache of the keys and values of all layers, and the memory that it takes.
+//! The cache of what all layers keep of earlier tokens, and the memory that it takes.
 
 use burn::tensor::{DType, Device, Tensor};
 use moebius::ErrorKind;
@@ -6,7 +6,8 @@ use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Span, Step};
 use moebius_ops::kv_cache::{BLOCK, Layout};
 use moebius_weights::Unfit;
 
-use super::spec::{AttentionSpec, CacheScales, ModelSpec, check_chunk};
+use super::convolution::{ConvolutionCache, Ends, LastValues, Turns};
+use super::spec::{AttentionSpec, CacheScales, Mixer, ModelSpec, check_chunk};
 use crate::error::{Error, NoRoom};
 
 /// Multiple that the width of a head in a cache is padded to.
@@ -15,11 +16,16 @@ const LANES: usize = 8;
 /// Bytes that stay free when a cache grows, for the values that a step computes.
 const SPARE: u64 = 64 << 20;
 
-/// Cache of the keys and values of all layers of a model, for sequences that share a pool of pages.
+/// Cache of what all layers of a model keep of earlier tokens, for sequences that share a pool of pages: keys and values of attention, and the
+/// last values of convolutions. A sequence of a model with convolutions can be shortened to full pages only.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pages: Pages,
-    layers: Vec<KvCache>,
+    layers: Vec<Pool>,
+    /// Number of values that convolutions keep of a sequence; `None` for a model without convolutions.
+    last_values: Option<usize>,
+    /// Number of tokens of a sequence up to the newest one in each page; empty for a model without convolutions.
+    ends: Ends,
     /// Scales of each layer in FP8, `None` where each token gets its own.
     scales: Vec<Option<CacheScales>>,
     memory: CacheMemory,
@@ -30,8 +36,28 @@ pub struct Cache {
     device: Device,
 }
 
+/// What one layer keeps of earlier tokens.
+#[derive(Clone, Debug)]
+enum Pool {
+    Attention(KvCache),
+    Convolution(LastValues),
+}
+
+/// The new tokens of a step.
+pub(super) struct NewTokens {
+    step: Step,
+    /// Their places for convolutions; `None` for a model without convolutions.
+    turns: Option<Turns>,
+}
+
 /// Cache of one layer during one step.
-pub(super) struct LayerCache<'a> {
+pub(super) enum LayerCache<'a> {
+    Attention(AttentionCache<'a>),
+    Convolution(ConvolutionCache<'a>),
+}
+
+/// Cache of the keys and values of one layer during one step.
+pub(super) struct AttentionCache<'a> {
     pub(super) cache: &'a mut KvCache,
     pub(super) step: &'a Step,
     pub(super) scales: Option<CacheScales>,
@@ -63,10 +89,17 @@ impl Cache {
         spec.check_cached(pages.longest())?;
         let memory = CacheMemory::new(spec, [pages.pages(), pages.page()], format)?;
         memory.check(0, 0, device)?;
-        let of = |attention: &AttentionSpec| {
-            KvCache::new(&pages, attention.kv_heads, dims(attention), format, device)
-        };
-        let layers = spec.layers.iter().map(|layer| of(&layer.attention));
+        let layers = spec.layers.iter().map(|layer| match &layer.mixer {
+            Mixer::Attention(of) => {
+                KvCache::new(&pages, of.kv_heads, dims(of), format, device).map(Pool::Attention)
+            }
+            Mixer::Convolution(of) => {
+                let shape = [of.last_values(), spec.hidden];
+                let last = LastValues::new(pages.pages(), shape, device);
+                Ok(Pool::Convolution(last))
+            }
+        });
+        let last_values = spec.last_values()?;
         let in_fp8 = format == CacheFormat::E4m3;
         let scales = |layer: usize| spec.cache_scales.get(layer).copied().flatten();
         let scales = (0..spec.layers.len()).map(|layer| scales(layer).filter(|_| in_fp8));
@@ -76,6 +109,8 @@ impl Cache {
             device: device.clone(),
             longest: pages.longest(),
             chunk: spec.chunk(),
+            ends: vec![0; last_values.map_or(0, |_| pages.pages())],
+            last_values,
             memory,
             pages,
         })
@@ -111,6 +146,13 @@ impl Cache {
         let mut grown = self.pages.clone();
         grown.grow(pages, longest)?;
         for layer in &mut self.layers {
+            let layer = match layer {
+                Pool::Attention(cache) => cache,
+                Pool::Convolution(last) => {
+                    last.grow(pages);
+                    continue;
+                }
+            };
             layer.grow(&grown).map_err(|error| match error.kind() {
                 // Something else has taken the memory since it was free. Layers that have grown go on with the pages so far.
                 ErrorKind::Device => {
@@ -121,6 +163,9 @@ impl Cache {
             })?;
         }
         (self.pages, self.memory) = (grown, memory);
+        if self.last_values.is_some() {
+            self.ends.resize(pages, 0);
+        }
         // On XLA this also keeps the growth out of the program of the next step.
         Ok(moebius::release_memory(&self.device)?)
     }
@@ -142,7 +187,11 @@ impl Cache {
 
     /// Bytes of the caches of all layers.
     pub fn bytes(&self) -> usize {
-        self.layers.iter().map(KvCache::bytes).sum()
+        let of = |layer: &Pool| match layer {
+            Pool::Attention(cache) => cache.bytes(),
+            Pool::Convolution(last) => last.bytes(),
+        };
+        self.layers.iter().map(of).sum()
     }
 
     pub(super) fn sequences(&self) -> usize {
@@ -150,20 +199,39 @@ impl Cache {
     }
 
     /// The step that puts new tokens into pages which the caller keeps.
-    pub(super) fn step_of(&self, sequences: &[Span<'_>]) -> Result<Step, Error> {
-        Ok(self.pages.step_of(sequences, &self.device)?)
+    pub(super) fn step_of(&mut self, sequences: &[Span<'_>]) -> Result<NewTokens, Error> {
+        let step = self.pages.step_of(sequences, &self.device)?;
+        self.placed(step)
     }
 
     /// Makes room for new tokens: `tokens` has their number for each sequence.
-    pub(super) fn extend(&mut self, tokens: &[usize]) -> Result<Step, Error> {
-        Ok(self.pages.extend(tokens, &self.device)?)
+    pub(super) fn extend(&mut self, tokens: &[usize]) -> Result<NewTokens, Error> {
+        let step = self.pages.extend(tokens, &self.device)?;
+        self.placed(step)
     }
 
-    pub(super) fn layer<'a>(&'a mut self, layer: usize, step: &'a Step) -> LayerCache<'a> {
-        LayerCache {
-            cache: &mut self.layers[layer],
-            step,
-            scales: self.scales[layer],
+    fn placed(&mut self, step: Step) -> Result<NewTokens, Error> {
+        let turns = match self.last_values {
+            Some(values) => {
+                let sizes = [values, self.pages.page()];
+                Some(Turns::new(&step, sizes, &mut self.ends, &self.device)?)
+            }
+            None => None,
+        };
+        Ok(NewTokens { step, turns })
+    }
+
+    pub(super) fn layer<'a>(&'a mut self, layer: usize, new: &'a NewTokens) -> LayerCache<'a> {
+        match (&mut self.layers[layer], &new.turns) {
+            (Pool::Attention(cache), _) => LayerCache::Attention(AttentionCache {
+                cache,
+                step: &new.step,
+                scales: self.scales[layer],
+            }),
+            (Pool::Convolution(last), Some(turns)) => {
+                LayerCache::Convolution(ConvolutionCache { last, turns })
+            }
+            (Pool::Convolution(_), None) => unreachable!("a model with convolutions has turns"),
         }
     }
 }
@@ -193,7 +261,16 @@ impl CacheMemory {
     ) -> Result<Self, Error> {
         let (mut all, mut largest) = (0, 0);
         for layer in &spec.layers {
-            let (heads, dims) = (layer.attention.kv_heads, dims(&layer.attention));
+            let attention = match &layer.mixer {
+                Mixer::Attention(attention) => attention,
+                Mixer::Convolution(of) => {
+                    let shape = [of.last_values(), spec.hidden];
+                    let bytes = LastValues::bytes_of_page(shape) as u64;
+                    (all, largest) = (all + bytes, bytes.max(largest));
+                    continue;
+                }
+            };
+            let (heads, dims) = (attention.kv_heads, dims(attention));
             let one = Layout::new([1, BLOCK], heads, dims, format).map_err(moebius::Error::from)?;
             let words = one.page_words().saturating_mul(page / BLOCK);
             // A word's place in the pool of a layer is a signed number of 32 bits.
@@ -282,7 +359,7 @@ impl CacheMemory {
     }
 }
 
-impl LayerCache<'_> {
+impl AttentionCache<'_> {
     /// Appends the new keys and values, then computes o \[B, heads, S, Dv\] of the queries over all tokens so far.
     pub(super) fn attend(
         &mut self,

@@ -64,7 +64,7 @@ fn attention_sees_keys_and_values_times_their_scales() {
     let mut pages = Pages::paged(1, 1, 16).unwrap();
     let mut cache = KvCache::new(&pages, 2, [8, 8], CacheFormat::E4m3, &device).unwrap();
     let step = pages.extend(&[5], &device).unwrap();
-    let mut layer = LayerCache {
+    let mut layer = AttentionCache {
         cache: &mut cache,
         step: &step,
         scales: Some(CacheScales {

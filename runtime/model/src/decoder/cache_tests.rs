@@ -21,8 +21,9 @@ fn spec() -> ModelSpec {
     let mut spec = crate::DecoderConfig::default().spec();
     spec.layers.truncate(2);
     for (layer, width) in spec.layers.iter_mut().zip([12, 24]) {
-        layer.attention.kv_heads = 2;
-        (layer.attention.head_dim, layer.attention.value_dim) = (width, width);
+        let attention = layer.attention_mut().unwrap();
+        attention.kv_heads = 2;
+        (attention.head_dim, attention.value_dim) = (width, width);
     }
     spec
 }

@@ -6,6 +6,7 @@
 mod attention;
 mod block;
 mod cache;
+mod convolution;
 mod rope;
 mod slot;
 mod spec;
@@ -15,10 +16,12 @@ mod weights;
 pub use attention::{Attention, Direct, Latent, Projections};
 pub use block::{Block, FeedForward};
 pub use cache::{Cache, CacheMemory};
+pub use convolution::Convolution;
 pub use rope::{Rope, RopeScaling, yarn_attention};
 pub use slot::{Place, Slot};
 pub use spec::{
-    AttentionSpec, CacheScales, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Norms, Projection,
+    AttentionSpec, CacheScales, ConvolutionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Mixer,
+    ModelSpec, Norms, Projection,
 };
 pub use temperature::Temperature;
 pub use weights::{Drawn, Uploaded, Values, Weights};
@@ -29,11 +32,12 @@ use std::ops::ControlFlow;
 use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use moebius::attention::{Span, Step};
+use moebius::attention::Span;
 use moebius::moe::Routing;
 use moebius::{in_large_pages, nn};
 
 use crate::error::Error;
+use cache::NewTokens;
 use rope::{Angles, Places};
 use weights::Of;
 
@@ -194,7 +198,7 @@ impl Model {
         &self,
         tokens: Tensor<2, Int>,
         places: &Places,
-        cache: Option<(&mut Cache, Step)>,
+        cache: Option<(&mut Cache, NewTokens)>,
     ) -> Result<Logits, Error> {
         let [sequences, length] = tokens.dims();
         let embedding = self.embedding.val();
@@ -220,18 +224,18 @@ impl Model {
         &self,
         tokens: Tensor<2, Int>,
         places: &Places,
-        mut cache: Option<(&mut Cache, Step)>,
+        mut cache: Option<(&mut Cache, NewTokens)>,
     ) -> Result<(Tensor<2>, Vec<Routing>), Error> {
         let gamma = self.norm.gamma.val();
         let (device, dtype) = (gamma.device(), gamma.dtype());
-        let layers = self.spec.layers.iter();
-        let ropes = layers.filter_map(|layer| layer.attention.rope.as_ref());
+        let layers = self.spec.layers.iter().filter_map(LayerSpec::attention);
+        let ropes = layers.filter_map(|attention| attention.rope.as_ref());
         let angles = Angles::new(ropes, places, (&device, dtype));
         let mut x = self.placed(self.embed(tokens, dtype), places)?;
         let mut routing = Vec::new();
         for (number, block) in self.blocks.iter().enumerate() {
             let of_layer = cache.as_mut();
-            let of_layer = of_layer.map(|(cache, step)| cache.layer(number, step));
+            let of_layer = of_layer.map(|(cache, new)| cache.layer(number, new));
             let (y, chosen) = block.forward(x, places, &angles, of_layer)?;
             x = y;
             routing.extend(chosen);

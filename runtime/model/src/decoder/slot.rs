@@ -3,7 +3,9 @@
 use moebius::moe::{MoeConfig, RouterConfig, SharedExpertConfig};
 use moebius_weights::Unfit;
 
-use super::spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
+use super::spec::{
+    AttentionSpec, ConvolutionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection,
+};
 use crate::error::Error;
 
 /// Role of a slot's values in a model.
@@ -153,6 +155,18 @@ slots! {
     AttentionOutNorm: Norm, |of| there(of.layer?.norms.are_after(), &[of.h]);
     /// Factors of the norm after the feed-forward part \[H\].
     FeedForwardOutNorm: Norm, |of| there(of.layer?.norms.are_after(), &[of.h]);
+    /// Projection of a convolution, x → b, c and v \[3H, H\].
+    ConvolutionIn: Weight, |of| of.convolution().map(|_| vec![3 * of.h, of.h]);
+    /// Biases of b, c and v \[3H\].
+    ConvolutionInBias: Bias, |of| there(of.convolution()?.bias, &[3 * of.h]);
+    /// Factors of a convolution on the last L values of each channel, the newest last \[H, L\].
+    ConvolutionFactors: Weight, |of| Some(vec![of.h, of.convolution()?.taps]);
+    /// Biases of a convolution's sums \[H\].
+    ConvolutionBias: Bias, |of| there(of.convolution()?.bias, &[of.h]);
+    /// Output projection of a convolution \[H, H\].
+    ConvolutionOut: Out, |of| of.convolution().map(|_| vec![of.h, of.h]);
+    /// Bias of the output projection of a convolution \[H\].
+    ConvolutionOutBias: Bias, |of| there(of.convolution()?.bias, &[of.h]);
 }
 
 impl Slot {
@@ -184,7 +198,8 @@ impl Slot {
     /// [`Weights::stack`](super::Weights::stack).
     pub(crate) fn takes_codes(self) -> bool {
         let matrix = matches!(self.kind(), Kind::Weight | Kind::Out) && self.is_of_layer();
-        matrix && !matches!(self, Self::Router | Self::SharedGate)
+        let never = [Self::Router, Self::SharedGate, Self::ConvolutionFactors];
+        matrix && !never.contains(&self)
     }
 
     /// Whether the values are added to something, or are logits that don't depend on the input; an untrained model has 0 there.
@@ -244,7 +259,11 @@ struct Latent {
 
 impl<'a> Sizes<'a> {
     fn attention(&self) -> Option<&'a AttentionSpec> {
-        self.layer.map(|layer| &layer.attention)
+        self.layer?.attention()
+    }
+
+    fn convolution(&self) -> Option<&'a ConvolutionSpec> {
+        self.layer?.convolution()
     }
 
     fn direct(&self) -> Option<Direct> {

@@ -46,12 +46,15 @@ pub struct CacheScales {
 }
 
 impl ModelSpec {
-    /// This model with products of attention and feed-forward parts that train in FP8 by `recipe`, or in floating point for `None`. Shared
-    /// experts, routers, embeddings, norms and the head stay as they are.
+    /// This model with products of attention, convolutions and feed-forward parts that train in FP8 by `recipe`, or in floating point for
+    /// `None`. Shared experts, routers, embeddings, norms and the head stay as they are.
     #[must_use]
     pub fn with_fp8(mut self, recipe: Option<Fp8Recipe>) -> Self {
         for layer in &mut self.layers {
-            layer.attention.fp8 = recipe;
+            match &mut layer.mixer {
+                Mixer::Attention(attention) => attention.fp8 = recipe,
+                Mixer::Convolution(convolution) => convolution.fp8 = recipe,
+            }
             let (FeedForwardSpec::Dense(config) | FeedForwardSpec::Experts(config)) =
                 &mut layer.feed_forward;
             config.fp8 = recipe;
@@ -75,10 +78,25 @@ impl ModelSpec {
         check_chunk(self.chunk(), longest)
     }
 
+    /// Number of values that a cache keeps of a sequence for convolutions; `None` for a model without convolutions.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for convolutions over other numbers of tokens.
+    pub(super) fn last_values(&self) -> Result<Option<usize>, Error> {
+        let mut all = self.layers.iter().filter_map(LayerSpec::convolution);
+        let Some(first) = all.next().map(|of| of.taps) else {
+            return Ok(None);
+        };
+        for of in all {
+            Error::check(of.taps == first, "tokens of a convolution", first, of.taps)?;
+        }
+        Ok(Some(first - 1))
+    }
+
     /// Tokens of the smallest chunk in which a layer attends; `None` for layers without chunks.
     pub(super) fn chunk(&self) -> Option<usize> {
-        let chunks = self.layers.iter().filter_map(|layer| layer.attention.chunk);
-        chunks.min()
+        let layers = self.layers.iter().filter_map(LayerSpec::attention);
+        layers.filter_map(|attention| attention.chunk).min()
     }
 }
 
@@ -104,6 +122,37 @@ impl FeedForwardSpec {
 }
 
 impl LayerSpec {
+    /// The layer's attention; `None` for a layer with a convolution.
+    pub fn attention(&self) -> Option<&AttentionSpec> {
+        match &self.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            Mixer::Convolution(_) => None,
+        }
+    }
+
+    /// As [`attention`](Self::attention), to be changed.
+    pub fn attention_mut(&mut self) -> Option<&mut AttentionSpec> {
+        match &mut self.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            Mixer::Convolution(_) => None,
+        }
+    }
+
+    pub(super) fn convolution(&self) -> Option<&ConvolutionSpec> {
+        match &self.mixer {
+            Mixer::Attention(_) => None,
+            Mixer::Convolution(convolution) => Some(convolution),
+        }
+    }
+
+    /// Recipe for training the projections of attention or convolution in FP8.
+    pub(super) fn fp8(&self) -> Option<Fp8Recipe> {
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.fp8,
+            Mixer::Convolution(convolution) => convolution.fp8,
+        }
+    }
+
     pub(super) fn share_of_experts(&self) -> f64 {
         match &self.feed_forward {
             FeedForwardSpec::Dense(_) => 1.0,
@@ -112,17 +161,51 @@ impl LayerSpec {
     }
 }
 
-/// One layer: x + r · attention(x), then x + r · feed_forward(x), each with a norm of what it reads, of what it gives, or of both.
+/// One layer: x + r · mixer(x), then x + r · feed_forward(x), each with a norm of what it reads, of what it gives, or of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerSpec {
-    /// Attention, in which tokens look at those before them.
-    pub attention: AttentionSpec,
+    /// Attention or convolution, in which tokens look at those before them. Training checkpoints know it as `attention`.
+    #[serde(rename = "attention")]
+    pub mixer: Mixer,
     /// Feed-forward part, which each token goes through alone.
     pub feed_forward: FeedForwardSpec,
     /// Factor r on the output of both, before it is added to x.
     pub residual: f64,
     /// Places of the norms of both.
     pub norms: Norms,
+}
+
+/// The part of a layer in which tokens look at those before them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a model has few layers, and most have attention"
+)]
+pub enum Mixer {
+    /// Causal attention.
+    Attention(AttentionSpec),
+    /// Short causal convolution.
+    Convolution(ConvolutionSpec),
+}
+
+/// Gated short convolution (Liquid AI, LFM2, 2025): three projections of a token are b, c and v, and each channel of b ⊙ v is summed over its
+/// last `taps` tokens with factors of its own; c times the sum goes through an output projection.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ConvolutionSpec {
+    /// Number of tokens that a sum is over, the token itself included; at least 2.
+    pub taps: usize,
+    /// Whether the projections and the sums have biases.
+    pub bias: bool,
+    /// Recipe for training the projections in FP8; `None` for floating point.
+    pub fp8: Option<Fp8Recipe>,
+}
+
+impl ConvolutionSpec {
+    /// Number of values that a cache keeps of a sequence.
+    pub(super) fn last_values(&self) -> usize {
+        self.taps.saturating_sub(1)
+    }
 }
 
 /// Places of the norms of a layer's attention and feed-forward part.

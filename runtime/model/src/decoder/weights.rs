@@ -96,12 +96,11 @@ impl Of<'_> {
         Ok(Param::from_tensor(self.weights.matrix(place)?))
     }
 
-    /// A weight of attention, in the precision that the layer trains in.
+    /// A weight of attention or of a convolution, in the precision that the layer trains in.
     fn weight(&mut self, slot: Slot) -> Result<Weight<2>, Error> {
         let place = self.place(slot);
         let weight = self.weights.weight(place)?;
-        let recipe = self.spec.layers[self.layer].attention.fp8;
-        Ok(match recipe {
+        Ok(match self.spec.layers[self.layer].fp8() {
             Some(recipe) => weight.in_fp8(recipe)?,
             None => weight,
         })

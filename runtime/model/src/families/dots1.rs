@@ -17,7 +17,9 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
     let first = keys.size_or("max_window_layers", 62);
     let windows = windows(keys, count, 4096, |layer| sliding && layer >= first);
     for (layer, window) in layers.iter_mut().zip(windows) {
-        layer.attention.window = window.filter(|_| sliding);
+        if let Some(attention) = layer.attention_mut() {
+            attention.window = window.filter(|_| sliding);
+        }
     }
     model(keys, layers)
 }

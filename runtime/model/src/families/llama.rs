@@ -180,11 +180,12 @@ fn smollm3(keys: &mut Keys<'_>) -> ModelSpec {
     // Layers that `layer_types` names have a window also where `use_sliding_window` is false.
     let windows = windows(keys, count, 0, |at| sliding && !rotates(at));
     let layers = windows.into_iter().enumerate().map(|(at, window)| {
-        let mut layer = windowed(&attention, window, &dense);
-        if !rotates(at) {
-            layer.attention.rope = None;
-        }
-        layer
+        let rope = attention.rope.clone().filter(|_| rotates(at));
+        let attention = AttentionSpec {
+            rope,
+            ..attention.clone()
+        };
+        windowed(&attention, window, &dense)
     });
     model(keys, layers.collect())
 }

@@ -6,7 +6,7 @@ use super::keys::Keys;
 use super::parts::{attention, dense, layer, layers, model, window};
 use super::rule::{ATTENTION, DENSE, FRAME};
 use super::{BESIDE_TEXT, Family};
-use crate::decoder::{AttentionSpec, ModelSpec, Temperature};
+use crate::decoder::{AttentionSpec, LayerSpec, ModelSpec, Temperature};
 
 /// Mistral without experts, and the text model of Mistral Small 3.1 and later.
 pub(super) const MISTRAL: Family = Family {
@@ -33,8 +33,9 @@ pub(super) const MINISTRAL3: Family = Family {
 fn ministral3(keys: &mut Keys<'_>) -> ModelSpec {
     let temperature = temperature(keys);
     let mut spec = mistral(keys);
-    for layer in &mut spec.layers {
-        layer.attention.temperature = temperature;
+    let layers = spec.layers.iter_mut();
+    for attention in layers.filter_map(LayerSpec::attention_mut) {
+        attention.temperature = temperature;
     }
     spec
 }

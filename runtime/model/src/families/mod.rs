@@ -13,6 +13,7 @@ mod glm4_moe;
 mod gpt_oss;
 mod hunyuan;
 mod keys;
+mod lfm2;
 mod llama;
 mod llama4;
 mod minimax_m2;
@@ -119,6 +120,8 @@ pub const FAMILIES: &[Family] = &[
     llama::GRANITEMOE,
     hunyuan::DENSE_V1,
     hunyuan::MOE_V1,
+    lfm2::LFM2,
+    lfm2::LFM2_MOE,
     llama::LLAMA,
     llama4::FAMILY,
     minimax_m2::FAMILY,
@@ -149,8 +152,6 @@ const MISSING: &[(&str, &str)] = &[
     ("gemma3n", "embeddings for each layer"),
     ("granitemoehybrid", STATES),
     ("jamba", STATES),
-    ("lfm2", CONVOLUTIONS),
-    ("lfm2_moe", CONVOLUTIONS),
     ("nemotron_h", STATES),
     (
         "phimoe",
@@ -163,7 +164,6 @@ const MISSING: &[(&str, &str)] = &[
     ("qwen3_next", DELTA),
 ];
 
-const CONVOLUTIONS: &str = "short causal convolutions, and a cache of their last tokens";
 const DELTA: &str = "gated-delta layers, and a cache of their states";
 const MEANS: &str = "layer norms that subtract the mean";
 const STATES: &str = "state-space layers, and a cache of their states";
@@ -187,7 +187,7 @@ pub fn describe(config: &Value) -> Result<Described, Vec<Unfit>> {
 
 /// The part of a head that the layer rotates; `None` for a layer that rotates whole heads, or none.
 fn rotated_part(layer: &LayerSpec) -> Option<String> {
-    let attention = &layer.attention;
+    let attention = layer.attention()?;
     let width = match attention.projection {
         Projection::Direct { .. } => attention.head_dim,
         Projection::Latent { rotated, .. } => rotated,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::keys::Keys;
 use crate::decoder::{
-    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Norms, Projection, Rope,
+    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Mixer, ModelSpec, Norms, Projection, Rope,
     RopeScaling, yarn_attention,
 };
 
@@ -207,7 +207,7 @@ pub(super) fn sparse(keys: &mut Keys<'_>, layers: usize) -> Vec<bool> {
 /// A layer with a factor of 1 on its attention and feed-forward part.
 pub(super) fn layer(attention: AttentionSpec, feed_forward: FeedForwardSpec) -> LayerSpec {
     LayerSpec {
-        attention,
+        mixer: Mixer::Attention(attention),
         feed_forward,
         residual: 1.0,
         norms: Norms::Before,

@@ -9,7 +9,10 @@ use crate::decoder::{AttentionSpec, Rope, RopeScaling};
 /// Attention of a layer in a model of heads with 8 elements, with the values `other` in some of its keys.
 fn attention(family: &str, layer: usize, mut other: Value) -> AttentionSpec {
     other["head_dim"] = json!(8);
-    spec(family, other).layers[layer].attention.clone()
+    spec(family, other).layers[layer]
+        .attention()
+        .unwrap()
+        .clone()
 }
 
 fn check(rope: Option<&Rope>, frequencies: [f64; 4], factor: f64, case: &str) {
@@ -132,7 +135,11 @@ fn rotary_keys_without_a_clear_meaning_are_refused() {
         assert!(text.starts_with(key), "{family}: {text}");
     }
     for family in ["glm4_moe", "minimax_m2", "phi3", "solar_open"] {
-        let rope = spec(family, half.clone()).layers[0].attention.rope.clone();
+        let rope = spec(family, half.clone()).layers[0]
+            .attention()
+            .unwrap()
+            .rope
+            .clone();
         assert_eq!(rope.map(|rope| rope.rotated), Some(8), "{family}");
     }
 }
@@ -168,7 +175,7 @@ fn a_model_that_gets_experts_keeps_its_theta() {
     for rope in [json!(null), json!({"rope_type": "default"})] {
         let dense = config("llama", json!({"rope_parameters": rope}));
         let (_, spec) = upcycled(&dense, sizes).unwrap();
-        let rope = spec.layers[0].attention.rope.clone();
+        let rope = spec.layers[0].attention().unwrap().rope.clone();
         assert_eq!(rope.map(|rope| rope.theta), Some(1e4));
     }
 }

@@ -50,6 +50,8 @@ pub enum Form {
     Fused,
     /// The order of the slot, for a vector that is stored as a matrix of one row.
     Row,
+    /// The order of the slot, for a matrix of factors of channels that is stored as \[channels, 1, factors\].
+    Channels,
     /// A matrix for each head, \[heads, out, in\].
     Heads,
     /// A transposed matrix for each head, \[heads, in, out\].

@@ -40,6 +40,11 @@ pub(super) fn unsupported(family: &str, other: Value) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Attention of a model's first layer.
+fn attention(spec: &ModelSpec) -> AttentionSpec {
+    spec.layers[0].attention().unwrap().clone()
+}
+
 #[test]
 fn every_family_reads_the_least_configuration() {
     for family in FAMILIES {
@@ -56,7 +61,7 @@ fn both_generations_of_rotary_keys_say_the_same() {
         "original_max_position_embeddings": 64}});
     let (four, five) = (spec("llama", four), spec("llama", five));
     assert_eq!(four, five);
-    let rope = four.layers[0].attention.rope.clone().unwrap();
+    let rope = attention(&four).rope.clone().unwrap();
     assert_eq!((rope.theta, rope.rotated), (5e5, 12));
     let RopeScaling::Yarn {
         factor,
@@ -75,11 +80,7 @@ fn both_generations_of_rotary_keys_say_the_same() {
 fn the_original_context_may_be_told_outside() {
     let yarn = json!({"original_max_position_embeddings": 32,
         "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}});
-    let rope = spec("llama", yarn).layers[0]
-        .attention
-        .rope
-        .clone()
-        .unwrap();
+    let rope = attention(&spec("llama", yarn)).rope.clone().unwrap();
     assert!(matches!(
         rope.scaling,
         RopeScaling::Yarn { original: 32.0, .. }
@@ -104,7 +105,7 @@ fn keys_that_are_left_out_are_those_of_transformers() {
         [1e-6, 1e-5, 1e-5]
     );
     let deepseek = without("deepseek_v3", &[]).spec;
-    let first = &deepseek.layers[0].attention;
+    let first = &attention(&deepseek);
     assert!(matches!(
         first.projection,
         Projection::Latent {
@@ -118,16 +119,16 @@ fn keys_that_are_left_out_are_those_of_transformers() {
     };
     assert_eq!(experts.shared.as_ref().map(|shared| shared.inter), Some(40));
     let heads = without("qwen3_moe", &["num_key_value_heads"]).spec;
-    assert_eq!(heads.layers[0].attention.kv_heads, 4);
+    assert_eq!(attention(&heads).kv_heads, 4);
     let null = spec("qwen3_moe", json!({"num_key_value_heads": null}));
-    assert_eq!(null.layers[0].attention.kv_heads, 4);
+    assert_eq!(attention(&null).kv_heads, 4);
     assert_eq!(without("qwen3", &["hidden_size"]).spec.hidden, 4096);
 }
 
 #[test]
 fn rotary_keys_may_be_those_of_a_kind_of_layers() {
     let nested = json!({"rope_parameters": {"full_attention": {"rope_theta": 7.0, "rope_type": "linear", "factor": 2}}});
-    let rope = spec("qwen3", nested).layers[0].attention.rope.clone();
+    let rope = attention(&spec("qwen3", nested)).rope.clone();
     let rope = rope.unwrap();
     assert_eq!(rope.theta, 7.0);
     assert_eq!(rope.scaling, RopeScaling::Linear { factor: 2.0 });
@@ -136,10 +137,10 @@ fn rotary_keys_may_be_those_of_a_kind_of_layers() {
 #[test]
 fn heads_are_as_wide_as_said_or_share_the_width() {
     let null = spec("mixtral", json!({"head_dim": null}));
-    assert_eq!(null.layers[0].attention.head_dim, 12);
+    assert_eq!(attention(&null).head_dim, 12);
     let said = spec("mixtral", json!({"head_dim": 16}));
-    assert_eq!(said.layers[0].attention.head_dim, 16);
-    assert_eq!(said.layers[0].attention.scale, 0.25);
+    assert_eq!(attention(&said).head_dim, 16);
+    assert_eq!(attention(&said).scale, 0.25);
 }
 
 #[test]
@@ -197,7 +198,10 @@ fn windows_are_those_of_the_kinds_of_layers() {
         ("smollm3", named, [Some(8), None]),
     ] {
         let layers = spec(family, other).layers;
-        let got: Vec<_> = layers.iter().map(|layer| layer.attention.window).collect();
+        let got: Vec<_> = layers
+            .iter()
+            .map(|layer| layer.attention().unwrap().window)
+            .collect();
         assert_eq!(got, windows, "{family}");
     }
     for family in ["gemma2", "gpt_oss"] {
@@ -215,7 +219,7 @@ fn a_flag_that_is_null_is_false() {
         ("deepseek_v3", json!(null), false),
     ] {
         let spec = spec(family, json!({"rope_interleave": flag}));
-        let rope = spec.layers[0].attention.rope.clone();
+        let rope = attention(&spec).rope.clone();
         let got = rope.map(|rope| rope.interleaved);
         assert_eq!(got, Some(interleaved), "{family} {flag}");
     }
@@ -225,7 +229,7 @@ fn a_flag_that_is_null_is_false() {
 fn a_stretched_latent_attention_scales_its_scores() {
     let yarn = json!({"q_lora_rank": null, "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0,
         "mscale_all_dim": 1.0, "original_max_position_embeddings": 64}});
-    let attention = spec("deepseek_v3", yarn).layers[0].attention.clone();
+    let attention = attention(&spec("deepseek_v3", yarn));
     let m = 0.1 * 40.0_f64.ln() + 1.0;
     assert!((attention.scale - m * m / 24.0_f64.sqrt()).abs() < 1e-12);
     let rope = attention.rope.unwrap();
@@ -281,7 +285,7 @@ fn everything_that_phi_says_about_its_positions_counts() {
     // Heads of 12 elements, of which half are rotated: 3 pairs.
     let long = json!({"partial_rotary_factor": 0.5, "original_max_position_embeddings": 64,
         "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.5, 2.0], "long_factor": [1.0, 4.0, 8.0]}});
-    let rope = spec("phi3", long).layers[0].attention.rope.clone().unwrap();
+    let rope = attention(&spec("phi3", long)).rope.clone().unwrap();
     assert_eq!(rope.rotated, 6);
     // The context is stretched from 64 to 256 tokens.
     let attention = (1.0 + 4.0_f64.ln() / 64.0_f64.ln()).sqrt();
@@ -311,8 +315,7 @@ fn everything_that_phi_says_about_its_positions_counts() {
 #[test]
 fn partial_rotation_has_the_default_of_the_family() {
     let rotated = |family, other| {
-        spec(family, other).layers[0]
-            .attention
+        attention(&spec(family, other))
             .rope
             .clone()
             .unwrap()
@@ -375,8 +378,11 @@ fn routers_are_those_of_their_families() {
 fn layers_of_smollm3_may_lack_positions() {
     let of = |other| -> Vec<_> {
         let layers = spec("smollm3", other).layers.into_iter();
-        let of = |attention: AttentionSpec| (attention.rope.is_some(), attention.window);
-        layers.map(|layer| of(layer.attention)).collect()
+        let of = |layer: LayerSpec| {
+            let attention = layer.attention().unwrap();
+            (attention.rope.is_some(), attention.window)
+        };
+        layers.map(of).collect()
     };
     assert_eq!(of(json!({})), [(true, None), (true, None)]);
     assert_eq!(
@@ -392,8 +398,7 @@ fn layers_of_smollm3_may_lack_positions() {
 #[test]
 fn queries_of_ministral_grow_with_their_positions() {
     let rope = json!({"rope_type": "default", "rope_theta": 1e4, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 16});
-    let temperature = spec("ministral3", json!({"rope_parameters": rope})).layers[0]
-        .attention
+    let temperature = attention(&spec("ministral3", json!({"rope_parameters": rope})))
         .temperature
         .unwrap();
     assert_eq!(
@@ -406,7 +411,7 @@ fn queries_of_ministral_grow_with_their_positions() {
         assert!((temperature.factor(position) - want).abs() < 1e-6);
     }
     // The default of the class stretches 16384 tokens by 16.
-    let attention = spec("ministral3", json!({})).layers[0].attention.clone();
+    let attention = attention(&spec("ministral3", json!({})));
     assert_eq!(
         attention.temperature.map(|temperature| temperature.span),
         Some(16_384.0)
@@ -466,8 +471,9 @@ fn layers_with_a_window_turn_by_a_theta_of_their_own() {
     assert_eq!(four, five);
     let spec = four;
     let ropes = spec.layers.iter().map(|layer| {
-        let rope = layer.attention.rope.clone().unwrap();
-        (layer.attention.window, rope.theta, rope.scaling)
+        let attention = layer.attention().unwrap();
+        let rope = attention.rope.clone().unwrap();
+        (attention.window, rope.theta, rope.scaling)
     });
     let ropes: Vec<_> = ropes.collect();
     let local = (Some(8), 5e3, RopeScaling::None);
@@ -475,7 +481,7 @@ fn layers_with_a_window_turn_by_a_theta_of_their_own() {
     assert_eq!(ropes[..5], [(); 5].map(|()| local.clone()));
     assert_eq!(ropes[5], global);
     assert_eq!(spec.embedding_scale, 48.0_f64.sqrt());
-    assert_eq!(spec.layers[0].attention.scale, 1.0 / 16.0);
+    assert_eq!(attention(&spec).scale, 1.0 / 16.0);
     assert!(spec.tied && spec.layers.iter().all(|layer| layer.norms == Norms::Both));
 }
 
@@ -485,12 +491,12 @@ fn bounds_of_scores_are_those_that_transformers_applies() {
     for (family, of_scores) in [("gemma2", Some(50.0)), ("gemma3_text", None)] {
         let spec = spec(family, both.clone());
         assert_eq!(spec.logits_softcap, Some(30.0), "{family}");
-        assert_eq!(spec.layers[0].attention.softcap, of_scores, "{family}");
+        assert_eq!(attention(&spec).softcap, of_scores, "{family}");
     }
     let null = json!({"attn_logit_softcapping": null, "final_logit_softcapping": null});
     let spec = spec("gemma2", null);
     assert_eq!(spec.logits_softcap, None);
-    assert_eq!(spec.layers[0].attention.softcap, None);
+    assert_eq!(attention(&spec).softcap, None);
 }
 
 #[test]
@@ -499,7 +505,7 @@ fn a_layer_of_llama_4_has_a_chunk_or_a_temperature() {
         "attn_temperature_tuning": 4, "no_rope_layers": []});
     let spec = spec("llama4_text", config);
     for (at, layer) in spec.layers.iter().enumerate() {
-        let (attention, last) = (&layer.attention, at == 3);
+        let (attention, last) = (layer.attention().unwrap(), at == 3);
         let chunk = (!last).then_some(32);
         assert_eq!(attention.chunk, chunk, "{at}");
         assert_eq!(attention.temperature.is_some(), last, "{at}");
@@ -530,7 +536,7 @@ fn llama_4_without_a_chunk_sees_all_keys() {
     assert!(
         spec.layers
             .iter()
-            .all(|layer| layer.attention.chunk.is_none())
+            .all(|layer| layer.attention().unwrap().chunk.is_none())
     );
     let chunked = json!({"attention_chunk_size": null, "layer_types": ["chunked_attention", "full_attention"]});
     assert!(unsupported("llama4_text", chunked).contains("attention_chunk_size"));
@@ -541,7 +547,7 @@ fn dynamic_scaling_with_an_alpha_is_a_larger_theta() {
     let scaled = json!({"head_dim": 16, "num_local_experts": null, "num_experts": [4, 4], "moe_topk": [2, 2],
         "rope_theta": 1e4, "rope_scaling": {"type": "dynamic", "alpha": 50.0, "factor": 1.0}});
     let spec = spec("hunyuan_v1_moe", scaled);
-    let theta = spec.layers[0].attention.rope.clone().unwrap().theta;
+    let theta = attention(&spec).rope.clone().unwrap().theta;
     assert!((theta / (1e4 * 50.0_f64.powf(16.0 / 14.0)) - 1.0).abs() < 1e-12);
     let FeedForwardSpec::Experts(experts) = &spec.layers[1].feed_forward else {
         panic!("a layer of experts");
@@ -570,9 +576,40 @@ fn a_text_model_is_that_of_a_model_for_images_and_text() {
 }
 
 #[test]
+fn layers_of_lfm2_have_attention_or_a_convolution() {
+    let attends = |family, other| -> Vec<bool> {
+        let layers = spec(family, other).layers.into_iter();
+        layers.map(|layer| layer.attention().is_some()).collect()
+    };
+    let kinds = json!({"layer_types": ["conv", "full_attention"]});
+    for family in ["lfm2", "lfm2_moe"] {
+        assert_eq!(attends(family, kinds.clone()), [false, true]);
+        assert_eq!(
+            attends(family, json!({"full_attn_idxs": [0]})),
+            [true, false]
+        );
+        assert_eq!(attends(family, json!({})), [true, true]);
+    }
+    let wrong = unsupported(
+        "lfm2",
+        json!({"layer_types": ["conv", "sliding_attention"]}),
+    );
+    assert!(wrong.contains("`full_attention` or `conv`"), "{wrong}");
+    let wrong = unsupported("lfm2", json!({"conv_L_cache": 1}));
+    assert!(wrong.contains("expected 2 to 64 tokens"), "{wrong}");
+    let width = |other| spec("lfm2", other).layers[0].feed_forward.width();
+    assert_eq!(width(json!({})), Some(256));
+    assert_eq!(width(json!({"block_multiple_of": 16})), Some(64));
+    assert_eq!(width(json!({"block_ff_dim": 600})), Some(512));
+    assert_eq!(width(json!({"block_auto_adjust_ff_dim": false})), Some(80));
+    let first = spec("lfm2_moe", json!({"num_dense_layers": 1}));
+    let dense = first.layers.iter().map(|layer| layer.feed_forward.width());
+    assert_eq!(dense.collect::<Vec<_>>(), [Some(80), None]);
+}
+
+#[test]
 fn a_family_with_a_missing_part_is_refused_by_its_name() {
     for (family, part) in [
-        ("lfm2_moe", "short causal convolutions"),
         ("phimoe", "sparse-mixer routing"),
         ("qwen3_next", "gated-delta layers"),
     ] {

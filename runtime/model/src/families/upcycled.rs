@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::defaults::completed;
 use super::keys::Keys;
 use super::{describe, described, family_of, text_config};
-use crate::decoder::{FeedForwardSpec, ModelSpec, Projection};
+use crate::decoder::{FeedForwardSpec, LayerSpec, ModelSpec, Projection};
 
 /// A dense family, and the family that differs from it only in having experts.
 struct Pair {
@@ -85,11 +85,12 @@ fn differences(dense: &ModelSpec, mixture: &ModelSpec, name: &str) -> Vec<Unfit>
     let mut faults = Vec::new();
     let layers = dense.layers.iter().zip(&mixture.layers);
     for (number, (dense, mixture)) in layers.enumerate() {
-        let [has, says] = [dense, mixture].map(|layer| &layer.attention);
-        if has.window != says.window {
+        let [has, says] = [dense, mixture].map(|layer| &layer.mixer);
+        let [sees, seen] = [dense, mixture].map(|layer| layer.attention().and_then(|of| of.window));
+        if sees != seen {
             let keys = |window: Option<usize>| window.map_or("all".to_owned(), |w| w.to_string());
             let what = format!("keys that layer {number} sees, as {name} says it");
-            faults.push(Unfit::new(what, keys(says.window), keys(has.window)));
+            faults.push(Unfit::new(what, keys(seen), keys(sees)));
         } else if has != says {
             let what = format!("the attention of layer {number}, as {name} says it");
             faults.push(Unfit::new(what, format!("{says:?}"), format!("{has:?}")));
@@ -108,14 +109,14 @@ fn differences(dense: &ModelSpec, mixture: &ModelSpec, name: &str) -> Vec<Unfit>
 
 /// Biases of the dense model, which the families with experts don't have.
 fn biases(spec: &ModelSpec) -> Vec<Unfit> {
-    let of = |layer: &crate::decoder::LayerSpec| {
-        let attention = &layer.attention;
-        let projected = matches!(attention.projection, Projection::Direct { bias: true, .. });
+    let of = |layer: &LayerSpec| {
+        let attention = layer.attention();
+        let projected = attention.is_some_and(|attention| {
+            matches!(attention.projection, Projection::Direct { bias: true, .. })
+                || attention.out_bias
+        });
         let dense = matches!(&layer.feed_forward, FeedForwardSpec::Dense(network) if network.bias);
-        let found = [
-            ("attention_bias", projected || attention.out_bias),
-            ("mlp_bias", dense),
-        ];
+        let found = [("attention_bias", projected), ("mlp_bias", dense)];
         found
             .into_iter()
             .filter_map(|(name, biased)| biased.then_some(name))
@@ -135,7 +136,7 @@ fn entries_of(
 ) -> Map<String, Value> {
     let [experts, inter] = pair.sizes;
     // The two families have other defaults for keys that a configuration leaves out.
-    let attention = spec.layers.first().map(|layer| &layer.attention);
+    let attention = spec.layers.iter().find_map(LayerSpec::attention);
     let heads = attention.map_or(0, |attention| attention.kv_heads);
     let theta = attention.and_then(|attention| Some(attention.rope.as_ref()?.theta));
     let rotation = Keys::new(&entries).rotation();

@@ -2,7 +2,7 @@
 
 use moebius_weights::{Reader, Unfit, quoted};
 
-use crate::decoder::{CacheScales, ModelSpec, Projection};
+use crate::decoder::{AttentionSpec, CacheScales, ModelSpec, Projection};
 use crate::error::Error;
 
 /// Names of the scales of keys, of values and of both in a layer's attention, in the layouts of llm-compressor, ModelOpt and AutoFP8, and of
@@ -37,7 +37,8 @@ pub(super) fn cache_scales(
 ) -> Result<Vec<Option<CacheScales>>, Error> {
     let mut all = Vec::with_capacity(spec.layers.len());
     for (number, layer) in spec.layers.iter().enumerate() {
-        if !matches!(layer.attention.projection, Projection::Direct { .. }) {
+        let direct = |of: &AttentionSpec| matches!(of.projection, Projection::Direct { .. });
+        if !layer.attention().is_some_and(direct) {
             all.push(None);
             continue;
         }

@@ -196,7 +196,7 @@ fn divide(file: &GgufFile, described: &mut Described) -> Result<(), Error> {
     };
     let ropes = spec.layers.iter_mut();
     let mut ropes: Vec<_> = ropes
-        .filter_map(|layer| layer.attention.rope.as_mut())
+        .filter_map(|layer| layer.attention_mut()?.rope.as_mut())
         .collect();
     let pairs = ropes.first().map_or(0, |rope| rope.rotated / 2);
     let Some(info) = file.get(ROPE_FACTORS) else {

@@ -6,7 +6,7 @@ use moebius_weights::{Reader, StoredFp8, Unfit, WeightsError, quoted};
 
 use super::cache_scales::is_scale;
 use super::checkpoint::Checkpoint;
-use crate::decoder::{AttentionSpec, ModelSpec, Place, Projection, Slot};
+use crate::decoder::{AttentionSpec, LayerSpec, ModelSpec, Place, Projection, Slot};
 use crate::error::Misfits;
 use crate::families::{Described, Extra, Family, Form, Part, Rule};
 
@@ -238,8 +238,8 @@ pub(crate) fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
                 let name = name.replace("{e}", &expert.to_string());
                 let expert = apart.then_some(expert);
                 let mut one = want(rule, place, name, expert, &shape);
-                if let Some(of_layer) = spec.layers.get(layer) {
-                    fit_heads(&mut one, &of_layer.attention);
+                if let Some(of) = spec.layers.get(layer).and_then(LayerSpec::attention) {
+                    fit_heads(&mut one, of);
                 }
                 wanted.push(one);
             }
@@ -320,6 +320,9 @@ fn in_file(rule: &Rule, of_place: &[usize], of_expert: bool) -> Vec<usize> {
     }
     if rule.form == Form::Row {
         shape.insert(0, 1);
+    }
+    if rule.form == Form::Channels {
+        shape.insert(rows + 1, 1);
     }
     if rule.form.is_transposed() {
         shape.swap(rows, rows + 1);

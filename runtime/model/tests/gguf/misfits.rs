@@ -117,7 +117,7 @@ fn what_the_metadata_lacks_has_its_own_name() {
             "`llama.attention.layer_norm_rms_epsilon`",
             "`llama.context_length`",
             "`llama.feed_forward_length`";
-        Builder::new() => "`general.architecture`: expected one of llama, deepseek2, dots1, ernie4_5-moe, glm4moe, gpt-oss, granite, granitemoe, minimax-m2, mistral3, olmoe, phi3, qwen2, qwen2moe, qwen3, qwen3moe, gemma3, hunyuan-dense, hunyuan-moe, llama4, got none";
+        Builder::new() => "`general.architecture`: expected one of llama, deepseek2, dots1, ernie4_5-moe, glm4moe, gpt-oss, granite, granitemoe, minimax-m2, mistral3, olmoe, phi3, qwen2, qwen2moe, qwen3, qwen3moe, gemma3, hunyuan-dense, hunyuan-moe, lfm2, lfm2moe, llama4, got none";
         of("mamba") => "got `mamba`";
         of("qwen3").size("qwen3.expert_count", 4) => "`qwen3.expert_count`: expected none, got 4";
         of("olmoe").size("olmoe.block_count", 1) => "`olmoe.expert_count`: expected at least 1, got none";
@@ -161,7 +161,7 @@ fn what_changes_the_positions_is_done_or_refused() {
     };
     let frequencies = |file: Builder| {
         let files = open(file).unwrap();
-        let rope = files.spec().layers[0].attention.rope.clone();
+        let rope = files.spec().layers[0].attention().unwrap().rope.clone();
         rope.unwrap().frequencies()
     };
     let plain = frequencies(factors(1.0)).into_iter();

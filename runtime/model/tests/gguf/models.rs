@@ -12,7 +12,7 @@ use moebius_weights::{Dtype, Reader, TensorSpec, Writer};
 use crate::cases;
 
 /// Names of models, and whether their matrices are stored in 16 bits.
-const MODELS: [(&str, bool); 22] = [
+const MODELS: [(&str, bool); 24] = [
     ("deepseek_v2_f32", false),
     ("deepseek_v2_lite_f32", false),
     ("dots1_f16", true),
@@ -24,6 +24,8 @@ const MODELS: [(&str, bool); 22] = [
     ("granitemoe_f32", false),
     ("hunyuan_v1_dense_f32", false),
     ("hunyuan_v1_moe_f32", false),
+    ("lfm2_f32", false),
+    ("lfm2_moe_f32", false),
     ("llama4_f32", false),
     ("llama_f32", false),
     ("llama_f16", true),

@@ -2,7 +2,7 @@
 
 use crate::families::rule::{Rule, rules};
 use crate::families::{
-    Family, deepseek_v2, deepseek_v3, dots1, ernie, gemma, glm4_moe, gpt_oss, hunyuan, llama,
+    Family, deepseek_v2, deepseek_v3, dots1, ernie, gemma, glm4_moe, gpt_oss, hunyuan, lfm2, llama,
     llama4, minimax_m2, mistral, phi3, qwen,
 };
 
@@ -85,6 +85,12 @@ pub(super) static HUNYUAN_MOE: Family = of_gguf(
     &[&[FRAME, NORM, HALVES, STACKED, SHARED]],
     &[],
 );
+pub(super) static LFM2: Family = of_gguf(lfm2::LFM2, &[&[MIXED, NORM, HALVES, DENSE]], &[]);
+pub(super) static LFM2_MOE: Family = of_gguf(
+    lfm2::LFM2_MOE,
+    &[&[MIXED, NORM, HALVES, DENSE, STACKED, CORRECTION]],
+    &[],
+);
 pub(super) static LLAMA4: Family = of_gguf(
     llama4::FAMILY,
     &[&[FRAME, NORM, HALVES, DENSE, STACKED, SHARED]],
@@ -93,7 +99,7 @@ pub(super) static LLAMA4: Family = of_gguf(
 
 /// Families that GGUF files may hold.
 #[cfg(test)]
-pub(crate) const GGUF_FAMILIES: [&Family; 23] = [
+pub(crate) const GGUF_FAMILIES: [&Family; 25] = [
     &DEEPSEEK_V2,
     &DEEPSEEK_V3,
     &DOTS1,
@@ -109,6 +115,8 @@ pub(crate) const GGUF_FAMILIES: [&Family; 23] = [
     &GRANITEMOE,
     &HUNYUAN_DENSE,
     &HUNYUAN_MOE,
+    &LFM2,
+    &LFM2_MOE,
     &LLAMA,
     &LLAMA4,
     &MIXTRAL,
@@ -176,6 +184,21 @@ const FRAME: &[Rule] = rules! { "":
     "blk.{l}.attn_norm.weight" => AttentionNorm;
     "blk.{l}.attn_output.weight" => Out;
     "blk.{l}.attn_output.bias" => OutBias;
+};
+
+/// What stands in [`FRAME`] of other architectures, and convolutions. The norm before the head has the name of one after the embedding.
+const MIXED: &[Rule] = rules! { "":
+    "token_embd.weight" => Embedding;
+    "token_embd_norm.weight" => Norm;
+    "output.weight" => Head;
+    "blk.{l}.attn_norm.weight" => AttentionNorm;
+    "blk.{l}.attn_output.weight" => Out;
+    "blk.{l}.shortconv.in_proj.weight" => ConvolutionIn;
+    "blk.{l}.shortconv.in_proj.bias" => ConvolutionInBias;
+    "blk.{l}.shortconv.conv.weight" => ConvolutionFactors;
+    "blk.{l}.shortconv.conv.bias" => ConvolutionBias;
+    "blk.{l}.shortconv.out_proj.weight" => ConvolutionOut;
+    "blk.{l}.shortconv.out_proj.bias" => ConvolutionOutBias;
 };
 
 /// The norm before the feed-forward part, in all architectures but gpt-oss.

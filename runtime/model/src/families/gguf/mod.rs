@@ -104,7 +104,10 @@ const MULTIPLIERS: Names = &[
     ("logit_scale", "logits_scaling"),
 ];
 
-static ARCHITECTURES: [Architecture; 20] = [
+/// Keys of short convolutions.
+const CONVOLUTIONS: Names = &[("shortconv.l_cache", "conv_L_cache")];
+
+static ARCHITECTURES: [Architecture; 22] = [
     Architecture {
         tied: true,
         renormalize: true,
@@ -202,6 +205,24 @@ static ARCHITECTURES: [Architecture; 20] = [
     Architecture {
         tied: true,
         ..plain("hunyuan-moe", None, Some(&layouts::HUNYUAN_MOE))
+    },
+    Architecture {
+        tied: true,
+        own: &[CONVOLUTIONS],
+        ..plain("lfm2", Some(&layouts::LFM2), None)
+    },
+    Architecture {
+        tied: true,
+        renormalize: true,
+        gating: &[0.0, 2.0],
+        own: &[
+            CONVOLUTIONS,
+            &[
+                ("leading_dense_block_count", "num_dense_layers"),
+                ("expert_weights_scale", "routed_scaling_factor"),
+            ],
+        ],
+        ..plain("lfm2moe", None, Some(&layouts::LFM2_MOE))
     },
     Architecture {
         tied: true,
@@ -368,6 +389,10 @@ fn biases(file: &GgufFile, architecture: &str, set: &mut dyn FnMut(&str, Value))
             set("use_qk_norm", json!(has(&".attn_q_norm.weight")));
         }
         "ernie4_5-moe" => set("use_bias", biased),
+        "lfm2" | "lfm2moe" => {
+            set("conv_bias", json!(has(&".shortconv.conv.bias")));
+            set("use_expert_bias", json!(has(&".exp_probs_b.bias")));
+        }
         _ => {}
     }
 }

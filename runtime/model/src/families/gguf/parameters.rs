@@ -16,7 +16,7 @@ const SAME: &[(&str, &str)] = &[
         "shared_expert_intermediate_size",
     ),
     ("attention.head_count", "num_attention_heads"),
-    ("attention.head_count_kv", "num_key_value_heads"),
+    (KV_HEADS, "num_key_value_heads"),
     ("attention.key_length", "head_dim"),
     ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
     ("attention.clamp_kqv", "clip_qkv"),
@@ -35,6 +35,9 @@ const READ: &[&str] = &[
     "rope.scaling.original_context_length",
     "rope.scale_linear",
 ];
+
+/// Key of the number of key and value heads.
+pub(super) const KV_HEADS: &str = "attention.head_count_kv";
 
 /// Key of the text that names the method of stretching the context.
 const SCALING: &str = "rope.scaling.type";
@@ -122,7 +125,12 @@ impl<'a> Parameters<'a> {
     /// The configuration made from all of the architecture's keys that have a meaning here.
     pub(super) fn config(&mut self) -> Map<String, Value> {
         let mut config = Map::new();
+        let convolves = self.get("shortconv.l_cache").is_some();
         for (name, key) in self.same() {
+            // Layers with a convolution have no heads.
+            if convolves && *name == KV_HEADS {
+                continue;
+            }
             let Some(value) = self.get(name) else {
                 continue;
             };

@@ -1,13 +1,16 @@
 //! Keys of configurations for which an architecture's metadata has no counterpart: llama.cpp knows their values.
 
+use moebius_weights::gguf::GgufValue;
 use serde_json::{Map, Value, json};
 
-use super::parameters::Parameters;
+use super::parameters::{KV_HEADS, Parameters};
 
 /// Number of layers of the one Gemma 3 whose scores are scaled by the share of a head in the width, not by the width of a head.
 const LAYERS_OF_27B: u64 = 62;
 /// Number of experts of the one Llama 4 without norms of queries and keys.
 const EXPERTS_OF_MAVERICK: u64 = 128;
+/// More layers than any model has.
+const MAX_LAYERS: u64 = 512;
 /// Tokens of a chunk of Llama 4's attention, and of a step of its temperature.
 const CHUNK: u64 = 8192;
 
@@ -19,6 +22,7 @@ pub(super) fn complete(
 ) {
     match family {
         "gemma3_text" => gemma3(config, parameters),
+        "lfm2" | "lfm2_moe" => lfm2(config, parameters),
         "llama4_text" => llama4(config, parameters),
         _ => {}
     }
@@ -41,6 +45,40 @@ fn gemma3(config: &mut Map<String, Value>, parameters: &mut Parameters<'_>) {
         None => {
             config.insert("sliding_window_pattern".to_owned(), json!(1));
         }
+    }
+}
+
+/// Layers with a convolution are those without key and value heads.
+fn lfm2(config: &mut Map<String, Value>, parameters: &mut Parameters<'_>) {
+    let heads: Vec<u64> = match parameters.get(KV_HEADS) {
+        Some(GgufValue::Numbers(numbers)) => numbers
+            .iter()
+            .map(|number| number.as_size().unwrap_or(0))
+            .collect(),
+        number => {
+            let number = number.and_then(GgufValue::as_size).unwrap_or(0);
+            let layers = config.get("num_hidden_layers").and_then(Value::as_u64);
+            vec![number; layers.unwrap_or(0).min(MAX_LAYERS) as usize]
+        }
+    };
+    let some = heads.iter().copied().find(|&heads| heads > 0);
+    let alike = heads.iter().all(|&heads| heads == 0 || Some(heads) == some);
+    if !alike {
+        let expected = "0 or one number of heads in all layers";
+        parameters.refuse(KV_HEADS, expected, format!("{heads:?}"));
+    }
+    let kind = |&heads: &u64| if heads > 0 { "full_attention" } else { "conv" };
+    let kinds: Vec<_> = heads.iter().map(kind).collect();
+    if let Some(heads) = some {
+        config.insert("num_key_value_heads".to_owned(), json!(heads));
+    }
+    let epsilon = config.get("rms_norm_eps").cloned().unwrap_or_default();
+    for (key, value) in [
+        ("layer_types", json!(kinds)),
+        ("norm_eps", epsilon),
+        ("block_auto_adjust_ff_dim", json!(false)),
+    ] {
+        config.insert(key.to_owned(), value);
     }
 }
 
