@@ -27,6 +27,9 @@ pub(super) const LFM2_MOE: Family = Family::new(
 /// Type of a layer with a convolution.
 const CONVOLUTION: &str = "conv";
 
+/// The largest width of a network, as of all other sizes in a configuration.
+const MOST_WIDTH: f64 = (1 << 24) as f64;
+
 /// The most tokens that a convolution is over; published models have 3.
 const MOST_TAPS: usize = 64;
 
@@ -91,13 +94,17 @@ fn inter(keys: &mut Keys<'_>) -> usize {
     if !keys.flag_or("block_auto_adjust_ff_dim", true) {
         return stated;
     }
-    let two_thirds = stated.saturating_mul(2) / 3;
-    if keys.is_null("block_ffn_dim_multiplier") {
-        return two_thirds;
+    let mut width = (2 * stated / 3) as f64;
+    let mut multiple = 1;
+    if !keys.is_null("block_ffn_dim_multiplier") {
+        width *= keys.positive_or("block_ffn_dim_multiplier", 1.0);
+        multiple = keys.size_or("block_multiple_of", 256).max(1);
     }
-    let factor = keys.positive_or("block_ffn_dim_multiplier", 1.0);
-    let multiple = keys.size_or("block_multiple_of", 256).max(1);
-    ((two_thirds as f64 * factor) as usize).next_multiple_of(multiple)
+    if !(1.0..=MOST_WIDTH).contains(&width) {
+        let expected = format!("an adjusted width of 1 to {MOST_WIDTH}");
+        keys.lack("intermediate_size", &expected, width);
+    }
+    (width.clamp(1.0, MOST_WIDTH) as usize).next_multiple_of(multiple)
 }
 
 fn lfm2_moe(keys: &mut Keys<'_>) -> ModelSpec {

@@ -597,6 +597,8 @@ fn layers_of_lfm2_have_attention_or_a_convolution() {
     assert!(wrong.contains("`full_attention` or `conv`"), "{wrong}");
     let wrong = unsupported("lfm2", json!({"conv_L_cache": 1}));
     assert!(wrong.contains("expected 2 to 64 tokens"), "{wrong}");
+    let wrong = unsupported("lfm2", json!({"block_ffn_dim_multiplier": 1e300}));
+    assert!(wrong.contains("adjusted width of 1 to 16777216"), "{wrong}");
     let width = |other| spec("lfm2", other).layers[0].feed_forward.width();
     assert_eq!(width(json!({})), Some(256));
     assert_eq!(width(json!({"block_multiple_of": 16})), Some(64));
