@@ -146,8 +146,9 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     };
     let mut ledger = Ledger::read(&run.places.cache.join("deep.json"));
     let cold = run.is_cold(&ledger);
-    let changed = in_turns(&ledger).unwrap_or_default();
-    let mut jobs = run.jobs(&mut ledger)?;
+    let in_turns = in_turns(&ledger);
+    let mut jobs = run.jobs(&mut ledger, in_turns.as_deref())?;
+    let changed = in_turns.unwrap_or_default();
     let mut deep = run.deep(&ledger, &changed)?;
     let names = chosen(&jobs, &deep, &options.only);
     jobs.retain(|job| names.contains(&job.name));
@@ -258,7 +259,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn jobs(&self, ledger: &mut Ledger) -> io::Result<Vec<Job>> {
+    /// The ordinary jobs; `changed` are the changed paths of a run that takes turns at slow jobs.
+    fn jobs(&self, ledger: &mut Ledger, changed: Option<&[String]>) -> io::Result<Vec<Job>> {
         let tests = plan::tests(&self.programs, self.wants_libtpu());
         let mut checks = plan::cargo_checks();
         if self.options.tier == Tier::Quick {
@@ -267,10 +269,9 @@ impl Run<'_> {
         }
         let mut jobs = vec![checks.remove(0)];
         jobs.extend(plan::browser(&self.places));
-        let changed = in_turns(ledger);
         let cold = self.is_cold(ledger);
         for group in plan::GROUPS {
-            let wanted = whole_in_chromium(group.0, changed.as_deref());
+            let wanted = whole_in_chromium(group.0, changed);
             if wanted && cold {
                 let whole = plan::in_chromium(&self.places, group, true);
                 ledger.owe(&whole.name, CHROMIUM_SECONDS);
@@ -353,12 +354,12 @@ impl Run<'_> {
         Ok(Some(folder))
     }
 
-    /// The deep jobs that this run may take: all with `--all`; in CI those that changed files affect.
+    /// The deep jobs that this run may take: all with `--all`, and where more than documents has `changed`.
     fn deep(&self, ledger: &Ledger, changed: &[String]) -> io::Result<Vec<Deep>> {
         let all = self.options.tier == Tier::All;
         // A cold run has enough to do, and changed documents don't affect deep jobs.
         let documents = changed.iter().all(|path| unchanged::is_document(path));
-        if !all && (self.options.tier == Tier::Quick || !in_ci() || !ledger.warm() || documents) {
+        if !all && (self.options.tier == Tier::Quick || !ledger.warm() || documents) {
             return Ok(Vec::new());
         }
         let mut deep = deep::jobs(&self.programs, &self.places);
