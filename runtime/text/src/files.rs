@@ -120,6 +120,16 @@ impl Files {
         Ok(config["model_type"].as_str().unwrap_or_default().to_owned())
     }
 
+    /// The class of the tokenizer in `tokenizer_config.json`, without `Fast` at its end; empty where no file says it.
+    pub(crate) fn class(&self) -> Result<String, Error> {
+        let config = self.config()?;
+        let class = config
+            .as_deref()
+            .and_then(|config| config.get("tokenizer_class"));
+        let class = class.and_then(Value::as_str).unwrap_or_default();
+        Ok(class.strip_suffix("Fast").unwrap_or(class).to_owned())
+    }
+
     /// The JSON object in a file; `None` where the file doesn't exist.
     pub(crate) fn object(&self, name: &str) -> Result<Option<Value>, Error> {
         let bytes = self.bytes(name)?;

@@ -35,8 +35,7 @@ impl Tokenizer {
         let mut named = files.special_tokens()?;
         let (mut json, label, is_whole) = match files.object(TOKENIZER)? {
             Some(mut json) => {
-                let config = files.config()?;
-                sentencepiece::by_class(&mut json, config.as_deref(), &files.family()?);
+                sentencepiece::by_class(&mut json, files)?;
                 (json, files.label(TOKENIZER), true)
             }
             None => {

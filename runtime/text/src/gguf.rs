@@ -273,14 +273,8 @@ fn of_pieces(vocabulary: &Vocabulary) -> Result<Value, Error> {
     let unknown = unknown.and_then(|id| vocabulary.tokens.get(id));
     let mut normalizers =
         vec![json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})];
-    let mut decoders = vec![
-        json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
-        json!({"type": "ByteFallback"}),
-        json!({"type": "Fuse"}),
-    ];
     if vocabulary.add_space {
         normalizers.insert(0, json!({"type": "Prepend", "prepend": "▁"}));
-        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
     }
     let merges = match vocabulary.merges.as_slice() {
         [] => merges_by_score(vocabulary),
@@ -289,7 +283,7 @@ fn of_pieces(vocabulary: &Vocabulary) -> Result<Value, Error> {
     Ok(json!({
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
         "pre_tokenizer": null,
-        "decoder": {"type": "Sequence", "decoders": decoders},
+        "decoder": of_spaces(vocabulary.add_space),
         "model": {
             "type": "BPE",
             "unk_token": unknown,
@@ -327,6 +321,19 @@ fn merges_by_score(vocabulary: &Vocabulary) -> Vec<[&str; 2]> {
     // Equal scores are ordered by the merge, so that the order is the same in each run.
     found.sort_unstable_by(|(a, first), (b, second)| b.total_cmp(a).then(second.cmp(first)));
     found.into_iter().map(|(_, pair)| pair).collect()
+}
+
+/// The decoder of pieces in which ▁ stands for a space: of a text that was `spaced`, the first space goes.
+pub(crate) fn of_spaces(spaced: bool) -> Value {
+    let mut decoders = vec![
+        json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
+        json!({"type": "ByteFallback"}),
+        json!({"type": "Fuse"}),
+    ];
+    if spaced {
+        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    json!({"type": "Sequence", "decoders": decoders})
 }
 
 /// The stage that spells characters by their bytes.

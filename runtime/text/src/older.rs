@@ -49,9 +49,7 @@ fn pairs(
 ) -> Result<(Value, Vec<(String, Value)>), Error> {
     let config = files.config()?;
     let setting = |name: &str| config.as_ref().and_then(|config| config.get(name));
-    let class = setting("tokenizer_class").and_then(Value::as_str);
-    let class = class.unwrap_or_default();
-    let (pre, names) = match class.strip_suffix("Fast").unwrap_or(class) {
+    let (pre, names) = match files.class()?.as_str() {
         "" | "GPT2Tokenizer" | "PreTrainedTokenizer" => {
             ("gpt-2", ["bos_token", "eos_token", "unk_token"])
         }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use moebius_weights::gguf::Vocabulary;
 use serde_json::{Value, json};
 
-use crate::Error;
-use crate::gguf;
+use crate::files::Files;
+use crate::{Error, gguf};
 
 /// What an error advises for models that aren't BPE.
 const ADVICE: &str = "a BPE model without a normalization of its own; AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) of transformers writes a tokenizer.json";
@@ -107,21 +107,21 @@ fn prepend(json: &mut Value, scheme: &str) {
         json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": false});
 }
 
-/// Gives a `tokenizer.json` the rules of Llama's class where `transformers` 5 takes these in place of the file's: where `config`, the
-/// `tokenizer_config.json` beside the file, names the class, unless the `family` keeps the rules of files, or they are byte-level BPE's.
-pub(crate) fn by_class(json: &mut Value, config: Option<&Value>, family: &str) {
-    let setting = |name: &str| config.and_then(|config| config.get(name));
-    let class = setting("tokenizer_class").and_then(Value::as_str);
-    let class = class.unwrap_or_default();
-    let named = class.strip_suffix("Fast").unwrap_or(class) == "LlamaTokenizer";
-    let kept = BY_THE_FILE.contains(&family) || family == "qwen2";
-    let byte_level =
-        ["pre_tokenizer", "decoder"].map(|part| json.get(part).is_some_and(is_byte_level));
-    let pairs = json["model"]["type"] == "BPE";
-    if !named || kept || !pairs || byte_level.contains(&true) {
-        return;
+/// Gives a `tokenizer.json` the rules of Llama's class where `transformers` 5 takes these in place of the file's: where the
+/// `tokenizer_config.json` beside it names the class, unless the family keeps the rules of files, or they are byte-level BPE's.
+pub(crate) fn by_class(json: &mut Value, files: &Files) -> Result<(), Error> {
+    if files.class()? != "LlamaTokenizer" || json["model"]["type"] != "BPE" {
+        return Ok(());
     }
-    let flag = |name: &str| setting(name).and_then(Value::as_bool);
+    let parts = ["pre_tokenizer", "decoder"];
+    let byte_level = |part: &&str| json.get(part).is_some_and(is_byte_level);
+    let family = files.family()?;
+    let kept = BY_THE_FILE.contains(&family.as_str()) || family == "qwen2";
+    if kept || parts.iter().any(byte_level) {
+        return Ok(());
+    }
+    let config = files.config()?;
+    let flag = |name: &str| config.as_deref()?.get(name)?.as_bool();
     let spaced = flag("add_prefix_space").unwrap_or(true);
     let scheme = match flag("legacy") {
         _ if !spaced => "never",
@@ -129,18 +129,11 @@ pub(crate) fn by_class(json: &mut Value, config: Option<&Value>, family: &str) {
         _ => "first",
     };
     prepend(json, scheme);
-    let mut decoders = vec![
-        json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
-        json!({"type": "ByteFallback"}),
-        json!({"type": "Fuse"}),
-    ];
-    if spaced {
-        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
-    }
-    json["decoder"] = json!({"type": "Sequence", "decoders": decoders});
+    json["decoder"] = gguf::of_spaces(spaced);
     for flag in ["fuse_unk", "byte_fallback"] {
         json["model"][flag] = json!(true);
     }
+    Ok(())
 }
 
 /// Whether a pre-tokenizer or decoder, or one of a sequence of them, is that of byte-level BPE.
