@@ -44,14 +44,14 @@ impl Block {
         let epsilon = from.spec.epsilon;
         Ok(Self {
             attention_norm: from.norm_if(Slot::AttentionNorm, epsilon)?,
-            attention: match layer.attention() {
-                Some(attention) => Some(Attention::load(attention, epsilon, from)?),
-                None => None,
-            },
-            convolution: match layer.convolution() {
-                Some(_) => Some(Convolution::load(from)?),
-                None => None,
-            },
+            attention: layer
+                .attention()
+                .map(|spec| Attention::load(spec, epsilon, from))
+                .transpose()?,
+            convolution: layer
+                .convolution()
+                .map(|spec| Convolution::load(spec, from))
+                .transpose()?,
             attention_out_norm: from.norm_if(Slot::AttentionOutNorm, epsilon)?,
             feed_forward_norm: from.norm_if(Slot::FeedForwardNorm, epsilon)?,
             feed_forward: FeedForward::load(&layer.feed_forward, from)?,
@@ -107,13 +107,12 @@ impl Block {
             Slot::FeedForwardNorm => of_norm(self.feed_forward_norm.as_ref()),
             Slot::FeedForwardOutNorm => of_norm(self.feed_forward_out_norm.as_ref()),
             _ => {
-                let attention = self.attention.as_ref();
-                let convolution = self.convolution.as_ref();
-                let found = match attention.map_or(Ok(None), |part| part.held(slot))? {
-                    None => convolution.map_or(Ok(None), |part| part.held(slot))?,
-                    found => found,
+                let mixer = match (&self.attention, &self.convolution) {
+                    (Some(attention), _) => attention.held(slot)?,
+                    (None, Some(convolution)) => convolution.held(slot)?,
+                    (None, None) => None,
                 };
-                found.map_or_else(|| self.feed_forward.held(slot), |found| Ok(Some(found)))
+                mixer.map_or_else(|| self.feed_forward.held(slot), |found| Ok(Some(found)))
             }
         }
     }

@@ -7,10 +7,11 @@ use moebius::nn::Linear;
 
 use super::rope::Places;
 use super::slot::Slot;
+use super::spec::ConvolutionSpec;
 use super::weights::{Held, Of, decoded, row, row_if};
 use crate::error::Error;
 
-/// Gated short convolution, as described by a [`ConvolutionSpec`](super::ConvolutionSpec).
+/// Gated short convolution, as described by a [`ConvolutionSpec`].
 #[derive(Module, Debug)]
 pub struct Convolution {
     /// Projection x → b, c and v, side by side.
@@ -24,7 +25,9 @@ pub struct Convolution {
 }
 
 impl Convolution {
-    pub(super) fn load(from: &mut Of<'_>) -> Result<Self, Error> {
+    pub(super) fn load(spec: &ConvolutionSpec, from: &mut Of<'_>) -> Result<Self, Error> {
+        let what = "tokens of a convolution";
+        Error::check(spec.taps >= 2, what, "at least 2", spec.taps)?;
         Ok(Self {
             input: from.biased(Slot::ConvolutionIn, Slot::ConvolutionInBias)?,
             factors: from.matrix(Slot::ConvolutionFactors)?,
@@ -168,8 +171,8 @@ impl Turns {
             }
         }
         let words = |words: Vec<i32>| {
-            let data = TensorData::new(words.clone(), [words.len()]);
-            Tensor::from_data(data, (device, DType::I32))
+            let count = words.len();
+            Tensor::from_data(TensorData::new(words, [count]), (device, DType::I32))
         };
         Ok(Self {
             read: words(read),

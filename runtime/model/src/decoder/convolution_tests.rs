@@ -2,6 +2,7 @@ use moebius::attention::Pages;
 use moebius::fp8::Weight;
 
 use super::*;
+use crate::decoder::{Drawn, Mixer, Model};
 
 fn numbers(words: &Tensor<1, Int>) -> Vec<i32> {
     words.clone().into_data().iter().collect()
@@ -60,4 +61,18 @@ fn a_sum_is_over_the_last_tokens() {
     let y = convolution.forward(x, &places, None).unwrap();
     let y: Vec<f32> = y.into_data().iter().collect();
     assert_eq!(y, [2.0, 56.0, 894.0, 982.0]);
+}
+
+#[test]
+fn a_convolution_over_one_token_is_refused() {
+    let device = moebius::open(&moebius::Device::Flex).unwrap();
+    let mut spec = crate::DecoderConfig::default().spec();
+    spec.layers[0].mixer = Mixer::Convolution(ConvolutionSpec {
+        taps: 1,
+        bias: false,
+        fp8: None,
+    });
+    let model = Model::of_values(&spec, &mut Drawn::new(&spec, 1), &device);
+    let fault = model.unwrap_err().to_string();
+    assert!(fault.contains("expected at least 2, got 1"), "{fault}");
 }

@@ -83,14 +83,16 @@ impl ModelSpec {
     /// # Errors
     /// [`Error::Config`] for convolutions over other numbers of tokens.
     pub(super) fn last_values(&self) -> Result<Option<usize>, Error> {
-        let mut all = self.layers.iter().filter_map(LayerSpec::convolution);
-        let Some(first) = all.next().map(|of| of.taps) else {
+        let convolutions = self.layers.iter().filter_map(LayerSpec::convolution);
+        let mut all = convolutions.map(ConvolutionSpec::last_values);
+        let Some(first) = all.next() else {
             return Ok(None);
         };
-        for of in all {
-            Error::check(of.taps == first, "tokens of a convolution", first, of.taps)?;
+        for values in all {
+            let what = "last values of a convolution";
+            Error::check(values == first, what, first, values)?;
         }
-        Ok(Some(first - 1))
+        Ok(Some(first))
     }
 
     /// Tokens of the smallest chunk in which a layer attends; `None` for layers without chunks.

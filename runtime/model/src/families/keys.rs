@@ -4,7 +4,7 @@ use moebius_weights::{Unfit, quoted};
 use serde_json::{Map, Value};
 
 /// Upper bound of a size: larger than any extent of a model, and small enough that products of a few fit 64 bits.
-const MAX_SIZE: u64 = 1 << 24;
+pub(super) const MAX_SIZE: u64 = 1 << 24;
 
 /// The keys of a configuration, or of an object in it.
 pub(super) struct Keys<'a> {

@@ -4,7 +4,7 @@ use moebius::moe::{MoeConfig, RouteConfig, Score};
 
 use super::Family;
 use super::corrected::router;
-use super::keys::Keys;
+use super::keys::{Keys, MAX_SIZE};
 use super::parts::{
     FULL, attention, biased, experts, layer, layers, model, normed, softmax, swiglu,
 };
@@ -25,10 +25,7 @@ pub(super) const LFM2_MOE: Family = Family::new(
 );
 
 /// Type of a layer with a convolution.
-const CONVOLUTION: &str = "conv";
-
-/// The largest width of a network, as of all other sizes in a configuration.
-const MOST_WIDTH: f64 = (1 << 24) as f64;
+pub(super) const CONVOLUTION: &str = "conv";
 
 /// The most tokens that a convolution is over; published models have 3.
 const MOST_TAPS: usize = 64;
@@ -100,11 +97,12 @@ fn inter(keys: &mut Keys<'_>) -> usize {
         width *= keys.positive_or("block_ffn_dim_multiplier", 1.0);
         multiple = keys.size_or("block_multiple_of", 256).max(1);
     }
-    if !(1.0..=MOST_WIDTH).contains(&width) {
-        let expected = format!("an adjusted width of 1 to {MOST_WIDTH}");
+    let most = MAX_SIZE as f64;
+    if !(1.0..=most).contains(&width) {
+        let expected = format!("an adjusted width of 1 to {most}");
         keys.lack("intermediate_size", &expected, width);
     }
-    (width.clamp(1.0, MOST_WIDTH) as usize).next_multiple_of(multiple)
+    (width.clamp(1.0, most) as usize).next_multiple_of(multiple)
 }
 
 fn lfm2_moe(keys: &mut Keys<'_>) -> ModelSpec {

@@ -264,6 +264,8 @@ fn each_once(mut faults: Vec<Unfit>) -> Vec<Unfit> {
 }
 
 #[cfg(test)]
+mod lfm2_tests;
+#[cfg(test)]
 mod rotary_tests;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use crate::decoder::{
 };
 
 /// Largest number of layers: every tensor of a layer gets a name before a file is looked at.
-const MAX_LAYERS: usize = 512;
+pub(super) const MAX_LAYERS: usize = 512;
 /// Largest number of experts of a layer.
 const MAX_EXPERTS: usize = 2048;
 

@@ -86,11 +86,12 @@ fn differences(dense: &ModelSpec, mixture: &ModelSpec, name: &str) -> Vec<Unfit>
     let layers = dense.layers.iter().zip(&mixture.layers);
     for (number, (dense, mixture)) in layers.enumerate() {
         let [has, says] = [dense, mixture].map(|layer| &layer.mixer);
-        let [sees, seen] = [dense, mixture].map(|layer| layer.attention().and_then(|of| of.window));
-        if sees != seen {
+        let window = |layer: &LayerSpec| layer.attention().and_then(|of| of.window);
+        let [window, said] = [dense, mixture].map(window);
+        if window != said {
             let keys = |window: Option<usize>| window.map_or("all".to_owned(), |w| w.to_string());
             let what = format!("keys that layer {number} sees, as {name} says it");
-            faults.push(Unfit::new(what, keys(seen), keys(sees)));
+            faults.push(Unfit::new(what, keys(said), keys(window)));
         } else if has != says {
             let what = format!("the attention of layer {number}, as {name} says it");
             faults.push(Unfit::new(what, format!("{says:?}"), format!("{has:?}")));

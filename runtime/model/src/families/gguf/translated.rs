@@ -4,13 +4,13 @@ use moebius_weights::gguf::GgufValue;
 use serde_json::{Map, Value, json};
 
 use super::parameters::{KV_HEADS, Parameters};
+use crate::families::lfm2::CONVOLUTION;
+use crate::families::parts::{FULL, MAX_LAYERS};
 
 /// Number of layers of the one Gemma 3 whose scores are scaled by the share of a head in the width, not by the width of a head.
 const LAYERS_OF_27B: u64 = 62;
 /// Number of experts of the one Llama 4 without norms of queries and keys.
 const EXPERTS_OF_MAVERICK: u64 = 128;
-/// More layers than any model has.
-const MAX_LAYERS: u64 = 512;
 /// Tokens of a chunk of Llama 4's attention, and of a step of its temperature.
 const CHUNK: u64 = 8192;
 
@@ -58,7 +58,7 @@ fn lfm2(config: &mut Map<String, Value>, parameters: &mut Parameters<'_>) {
         number => {
             let number = number.and_then(GgufValue::as_size).unwrap_or(0);
             let layers = config.get("num_hidden_layers").and_then(Value::as_u64);
-            vec![number; layers.unwrap_or(0).min(MAX_LAYERS) as usize]
+            vec![number; layers.unwrap_or(0).min(MAX_LAYERS as u64) as usize]
         }
     };
     let some = heads.iter().copied().find(|&heads| heads > 0);
@@ -67,7 +67,7 @@ fn lfm2(config: &mut Map<String, Value>, parameters: &mut Parameters<'_>) {
         let expected = "0 or one number of heads in all layers";
         parameters.refuse(KV_HEADS, expected, format!("{heads:?}"));
     }
-    let kind = |&heads: &u64| if heads > 0 { "full_attention" } else { "conv" };
+    let kind = |&heads: &u64| if heads > 0 { FULL } else { CONVOLUTION };
     let kinds: Vec<_> = heads.iter().map(kind).collect();
     if let Some(heads) = some {
         config.insert("num_key_value_heads".to_owned(), json!(heads));
