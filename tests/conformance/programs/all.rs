@@ -1,5 +1,7 @@
 //! All cases in one program, to take to a machine with a GPU.
 
+mod files;
+
 use moebius_conformance as lists;
 
 fn main() {
@@ -15,7 +17,7 @@ fn main() {
         lists::NN,
         lists::MOE,
         lists::FP8_LAYERS,
-        lists::CASE_FILES,
+        files::CASES,
     ];
     lists::run(all.concat().leak());
 }

@@ -1,5 +1,7 @@
 //! The case files in `tests/cases/`.
 
+mod files;
+
 fn main() {
-    moebius_conformance::run(moebius_conformance::CASE_FILES);
+    moebius_conformance::run(files::CASES);
 }

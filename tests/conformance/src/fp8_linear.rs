@@ -7,11 +7,11 @@ use burn::module::{Module, Param};
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use moebius::fp8::{
-    ActivationScaling, Activations, Fp8Format, Fp8Tensor, Granularity, Quantizer, fake_quantize,
+    ActivationScaling, Activations, Fp8Format, Fp8Layout, Fp8Tensor, Granularity, Quantizer,
+    fake_quantize,
 };
 use moebius::nn::Linear;
 use moebius::{Error, ErrorKind};
-use moebius_model::upload;
 use moebius_ops::Element;
 use moebius_shaders::DeviceElement;
 use moebius_tests::target::Target;
@@ -275,7 +275,13 @@ pub(crate) fn checkpoints(target: &Target) {
         let layouts = reader.fp8_layouts(Unscaled::Refuse).unwrap();
         assert!(!layouts.is_empty());
         for layout in layouts {
-            let weight = upload(&reader.fp8_weight(&layout).unwrap(), &device).unwrap();
+            let read = reader.fp8_weight(&layout).unwrap();
+            let on_device = Fp8Layout {
+                shape: read.extents(),
+                scheme: read.scheme,
+            };
+            let weight = Fp8Tensor::from_codes(&read.codes, &read.scales, on_device, &device);
+            let weight = weight.unwrap();
             let want = values.read_f32(&layout.name).unwrap();
             let got = floats(weight.dequantize(FloatDType::F32).unwrap());
             let mut pairs = got.iter().zip(&want);

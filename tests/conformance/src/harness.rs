@@ -13,7 +13,7 @@ use crate::expect;
 
 /// The outcome of a case that didn't fail.
 #[must_use]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The case ran and its checks held.
     Ran,
     /// The device refused the case with this error.
@@ -62,8 +62,15 @@ pub(crate) fn assert_refused<T>(kind: ErrorKind, result: Result<T, Error>) -> St
 /// A named case.
 #[derive(Clone, Copy)]
 pub struct Case {
-    pub(crate) name: &'static str,
-    pub(crate) check: fn(&Target) -> Outcome,
+    name: &'static str,
+    check: fn(&Target) -> Outcome,
+}
+
+impl Case {
+    /// A case named `module::case`, which a device ran or refused as `check` tells.
+    pub const fn new(name: &'static str, check: fn(&Target) -> Outcome) -> Self {
+        Self { name, check }
+    }
 }
 
 /// Lists the cases of modules, each named `module::case`. A case is the function of that name, or `name = function(argument)`,
@@ -76,10 +83,10 @@ macro_rules! cases {
         |target| $crate::harness::Outcome::from($crate::$module::$function(target, $argument))
     };
     ($($module:ident: $($case:ident $(= $function:ident($argument:expr))?),+;)+) => {
-        &[$($($crate::harness::Case {
-            name: concat!(stringify!($module), "::", stringify!($case)),
-            check: $crate::harness::cases!(@check $module $case $($function $argument)?),
-        }),+),+]
+        &[$($($crate::harness::Case::new(
+            concat!(stringify!($module), "::", stringify!($case)),
+            $crate::harness::cases!(@check $module $case $($function $argument)?),
+        )),+),+]
     };
 }
 

@@ -6,6 +6,8 @@
 //!
 //! Each list of cases below is a program of its own in `programs/`. The linker leaves out what a program can't reach, so a
 //! program changes only with the kernels and layers that its cases use, and `scripts/test` need not run it again otherwise.
+//! Models are not among what this library uses: a program also gets the instances of generic functions that a library below it
+//! has made, and would change with each of them. So the cases that read files are in `programs/files.rs`.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,7 +17,6 @@
 
 mod activation_dropout;
 mod attention;
-mod case_files;
 mod casts;
 mod expect;
 mod expert_activation;
@@ -54,10 +55,11 @@ mod tensors;
 mod topk;
 mod weight_gradient;
 
-pub use harness::{Case, run};
+pub use harness::{Case, Outcome, run};
+pub use tensors::case_folder;
 
 use burn::tensor::DType;
-use harness::{Outcome, cases};
+use harness::cases;
 use moebius_ops::Element;
 // Families that share a file.
 use casts as fp8;
@@ -178,11 +180,6 @@ pub const MOE: &[Case] = cases! {
         nothing_available, statistics;
     switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches,
         f16 = half(DType::F16), bf16 = half(DType::BF16), device_memory, refuses_wrong_input;
-};
-
-/// Case files that other libraries computed.
-pub const CASE_FILES: &[Case] = cases! {
-    case_files: routing, layers, attention, fp8, f16 = halves(DType::F16), bf16 = halves(DType::BF16);
 };
 
 /// Cases of FP8 tensors and layers.

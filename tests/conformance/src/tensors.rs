@@ -91,15 +91,15 @@ pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
 }
 
 /// The folder of case files: `tests/cases`, or on a machine without the sources the folder that `MOEBIUS_TEST_CASES` names.
-pub(crate) fn cases() -> PathBuf {
+pub fn case_folder() -> PathBuf {
     let named = std::env::var_os("MOEBIUS_TEST_CASES");
     let of_the_tree = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
     named.map_or_else(of_the_tree, PathBuf::from)
 }
 
-/// Opens a file or folder of [`cases`] by name: inputs and outputs that PyTorch computed.
+/// Opens a file or folder of [`case_folder`] by name: inputs and outputs that PyTorch computed.
 pub(crate) fn case_file(name: &str) -> Reader {
-    Reader::open(&cases().join(name)).unwrap()
+    Reader::open(&case_folder().join(name)).unwrap()
 }
 
 /// The parameters of a case file's operation.

@@ -27,7 +27,7 @@ const EDGES: &str = "
     wasm: ops moebius cases device engine model shaders weights
     words: text weights
     cli: moebius benches cases device engine host model ops profiles shaders text weights
-    conformance: moebius cases device model ops shaders tests weights
+    conformance: moebius cases device ops shaders tests weights
     validate: device emulator ops shaders tests
     tests: ops moebius benches cases cli device emulator engine model pjrt profiles shaders text weights xla
     tree:

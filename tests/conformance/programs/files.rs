@@ -1,14 +1,42 @@
 //! The case files in `tests/cases/`, which other libraries computed, as `moebius verify` runs them.
 
-use crate::Outcome;
-use crate::tensors::cases;
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 use burn::tensor::DType;
 use moebius::ErrorKind;
 use moebius_cases::{CaseFile, Error, OpError, Verdict, judge};
+use moebius_conformance::{Case, Outcome, case_folder};
 use moebius_tests::target::Target;
 use pollster::block_on;
 use std::fs;
 use std::path::PathBuf;
+
+/// Cases of case files that other libraries computed.
+pub(crate) const CASES: &[Case] = &[
+    Case::new("case_files::routing", |target| {
+        check(target, &["route", "balance_losses"], DType::F32)
+    }),
+    Case::new("case_files::layers", |target| {
+        check(target, &["moe_layer"], DType::F32)
+    }),
+    Case::new("case_files::attention", |target| {
+        check(target, &["attention"], DType::F32)
+    }),
+    Case::new("case_files::fp8", |target| check(target, &FP8, DType::F32)),
+    Case::new("case_files::f16", |target| check(target, &[], DType::F16)),
+    Case::new("case_files::bf16", |target| check(target, &[], DType::BF16)),
+];
+
+const FP8: [&str; 4] = [
+    "fp8_cast",
+    "fp8_quantize",
+    "fp8_linear",
+    "fp8_training_linear",
+];
 
 /// The largest file, in bytes, that runs on every device. Larger ones are the same operations with more tokens; the command's own tests, and
 /// those of the browser package, run them.
@@ -16,7 +44,7 @@ const MOST: u64 = 24 * 1024;
 
 /// The case files of an operation's name, with and without `_backward`, in this dtype, sorted.
 fn files(operations: &[&str], dtype: DType) -> Vec<(PathBuf, CaseFile)> {
-    let entries = fs::read_dir(cases()).unwrap();
+    let entries = fs::read_dir(case_folder()).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| {
         path.extension()
@@ -53,30 +81,4 @@ fn check(target: &Target, operations: &[&str], dtype: DType) -> Outcome {
         }
     }
     Outcome::Ran
-}
-
-pub(crate) fn routing(target: &Target) -> Outcome {
-    check(target, &["route", "balance_losses"], DType::F32)
-}
-
-pub(crate) fn layers(target: &Target) -> Outcome {
-    check(target, &["moe_layer"], DType::F32)
-}
-
-pub(crate) fn attention(target: &Target) -> Outcome {
-    check(target, &["attention"], DType::F32)
-}
-
-pub(crate) fn fp8(target: &Target) -> Outcome {
-    let operations = [
-        "fp8_cast",
-        "fp8_quantize",
-        "fp8_linear",
-        "fp8_training_linear",
-    ];
-    check(target, &operations, DType::F32)
-}
-
-pub(crate) fn halves(target: &Target, dtype: DType) -> Outcome {
-    check(target, &[], dtype)
 }
