@@ -311,6 +311,12 @@ fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> 
         let job = plan::default_limits(conformance, driver, family, &words);
         jobs.extend(job.map(|job| Deep::new(job.arguments(skipped), family, 20.0)));
     }
+    if places.gpu.is_none() && places.lavapipe.is_some() {
+        let words = format!("optimised: {family} ");
+        let job = on_device(conformance, "wgpu", &words).with(plan::LAVAPIPE_OPTIONS, "");
+        let job = job.with("MOEBIUS_TEST_FAMILIES", family);
+        jobs.push(Deep::new(job, family, 30.0));
+    }
     let words = format!("optimised, nothing kept: {family} ");
     let job = on_device(conformance, "xla:cpu", &words).without("XLA_FLAGS");
     let job = job.with("MOEBIUS_TEST_FAMILIES", family);

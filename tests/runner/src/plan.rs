@@ -20,6 +20,8 @@ const DEVICES: [&str; 4] = ["xla:cpu", "wgpu", "cpu", "flex"];
 /// XLA's flags for programs that run once, as most in tests do: without optimisation they compile up to several times faster.
 const XLA_QUICKLY: &str =
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true";
+/// The variable with options of lavapipe's compiler.
+pub(crate) const LAVAPIPE_OPTIONS: &str = "GALLIVM_PERF";
 /// Families with kernels of their own, which are tested within WebGPU's default limits.
 pub(crate) const KERNELS: &str = "fp8,routing,topk,router_backward,hash_routing,expert_load,permute,capacity,rows,\
     grouped_gemm,fp8_gemm,weight_gradient,expert_activation,segment_attention,moe_layer,quantize";
@@ -50,11 +52,25 @@ pub(crate) fn reading() -> Vec<Job> {
     ]
 }
 
+/// What `scripts/setup` installs with this option; it may ask for a password.
+pub(crate) fn set_up(what: &str, option: &str) -> Job {
+    Job {
+        asks: true,
+        ..Job::words(
+            &format!("set-up {what}"),
+            &format!("scripts/setup {option}"),
+        )
+    }
+}
+
+/// The name of the build's job.
+pub(crate) const BUILD: &str = "build";
+
 /// The build of every test program; its messages name the programs, and cargo's report has the times.
 pub(crate) fn build() -> Job {
     let options = "--no-run --message-format=json-render-diagnostics --timings";
     let command = format!("cargo test --locked --workspace {options} --features {FEATURES}");
-    Job::words("build", &command).holding("cargo")
+    Job::words(BUILD, &command).holding("cargo")
 }
 
 /// The crates that users depend on.
