@@ -115,8 +115,3 @@ pub fn attention(
     let last = within(tokens - rest, rest, rest)?;
     Ok(Tensor::cat(vec![whole, last], 0))
 }
-
-#[cfg(test)]
-#[cfg(feature = "flex")]
-#[path = "nn_tests.rs"]
-mod tests;

@@ -4,10 +4,13 @@
 //! and in silence ([`Capability::loop_rounds`](crate::Capability::loop_rounds)), so there these functions cut a long axis into pieces and
 //! reduce the pieces, too. On all other devices, and along short axes, they are Burn's own functions.
 
+mod pieces;
+
 use crate::Error;
 use burn::tensor::activation;
 use burn::tensor::{Device, Tensor};
 use moebius_shaders::Unsupported;
+use pieces::in_pieces;
 
 /// The part of the allowed rounds that an axis may take: the kernels of Burn's fusion may have further loops.
 const SHARE: usize = 4;
@@ -86,89 +89,4 @@ pub fn check_rows(what: &'static str, rows: usize, device: &Device) -> Result<()
 /// The length of pieces, if the axis is too long for one invocation.
 fn cut<const D: usize>(x: &Tensor<D>, dim: usize) -> Option<usize> {
     longest(&x.device()).filter(|most| x.dims()[dim] > *most)
-}
-
-/// Reduces axis `dim` by `reduce`, which reduces the middle axis of pieces of at most `most` elements, and `join`, which reduces two
-/// results.
-fn in_pieces<const D: usize>(
-    x: Tensor<D>,
-    dim: usize,
-    most: usize,
-    reduce: fn(Tensor<3>) -> Tensor<3>,
-    join: fn(Tensor<3>, Tensor<3>) -> Tensor<3>,
-) -> Tensor<D> {
-    let mut shape = x.dims();
-    let outer: usize = shape[..dim].iter().product();
-    let inner: usize = shape[dim + 1..].iter().product();
-    let len = shape[dim];
-    shape[dim] = 1;
-    let whole: Tensor<3> = x.reshape([outer, len, inner]);
-    middle(whole, most, reduce, join).reshape(shape)
-}
-
-/// Reduces the middle axis in pieces of `most` elements, which is at least 2, then the axis of the pieces in the same way.
-fn middle(
-    x: Tensor<3>,
-    most: usize,
-    reduce: fn(Tensor<3>) -> Tensor<3>,
-    join: fn(Tensor<3>, Tensor<3>) -> Tensor<3>,
-) -> Tensor<3> {
-    let [outer, len, inner] = x.dims();
-    if len <= most {
-        return reduce(x);
-    }
-    let (pieces, rest) = (len / most, len % most);
-    let whole = x.clone().narrow(1, 0, pieces * most);
-    let whole: Tensor<3> = whole.reshape([outer * pieces, most, inner]);
-    let whole = reduce(whole).reshape([outer, pieces, inner]);
-    let whole = middle(whole, most, reduce, join);
-    if rest == 0 {
-        return whole;
-    }
-    join(whole, reduce(x.narrow(1, pieces * most, rest)))
-}
-
-#[cfg(test)]
-#[cfg(feature = "flex")]
-mod tests {
-    use super::*;
-
-    /// Numbers whose sums are exact in f32, in [2, len, 3].
-    fn numbers(len: usize) -> Tensor<3> {
-        let values: Vec<f32> = (0..2 * len * 3).map(|i| (i * 7 % 31) as f32).collect();
-        Tensor::<1>::from_floats(&values[..], &Device::flex()).reshape([2, len, 3])
-    }
-
-    fn values(x: Tensor<3>) -> Vec<f32> {
-        x.into_data().iter::<f32>().collect()
-    }
-
-    #[test]
-    fn pieces_reduce_to_the_whole() {
-        // Lengths below, at and above the longest piece, of whole pieces and not, and of pieces of pieces.
-        for len in [1, 3, 4, 5, 8, 17, 64, 101] {
-            let x = numbers(len);
-            let all: Vec<f32> = values(x.clone());
-            let column = |a: usize, c: usize| (0..len).map(move |b| (a * len + b) * 3 + c);
-            let (mut sums, mut largest) = (Vec::new(), Vec::new());
-            for (a, c) in (0..2).flat_map(|a| (0..3).map(move |c| (a, c))) {
-                sums.push(column(a, c).map(|i| all[i]).sum::<f32>());
-                largest.push(column(a, c).map(|i| all[i]).fold(f32::MIN, f32::max));
-            }
-            let sum = in_pieces(x.clone(), 1, 4, |x| x.sum_dim(1), |a, b| a + b);
-            assert_eq!(sum.dims(), [2, 1, 3]);
-            assert_eq!(values(sum), sums, "{len}");
-            let max = in_pieces(x, 1, 4, |x| x.max_dim(1), Tensor::max_pair);
-            assert_eq!(values(max), largest, "{len}");
-        }
-    }
-
-    #[test]
-    fn a_device_without_a_limit_cuts_nothing() {
-        let x = numbers(5);
-        assert_eq!(longest(&x.device()), None);
-        assert!(check_rows("a model", usize::MAX, &x.device()).is_ok());
-        let total: f32 = sum(x.clone()).into_scalar();
-        assert_eq!(total, values(x).iter().sum::<f32>());
-    }
 }

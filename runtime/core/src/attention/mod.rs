@@ -89,7 +89,3 @@ pub fn attention(
     }
     Ok(attend.forward(query, key, value)?.o)
 }
-
-#[cfg(test)]
-#[cfg(feature = "flex")]
-mod tests;

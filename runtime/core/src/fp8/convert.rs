@@ -348,8 +348,3 @@ impl ModuleMapper for Walk<'_> {
         }
     }
 }
-
-#[cfg(test)]
-#[cfg(feature = "flex")]
-#[path = "convert_tests.rs"]
-mod tests;

@@ -303,7 +303,3 @@ impl Default for Fp8Recipe {
         Self::delayed()
     }
 }
-
-#[cfg(test)]
-#[path = "product_tests.rs"]
-mod tests;

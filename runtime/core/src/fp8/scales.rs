@@ -234,8 +234,3 @@ pub fn fake_quantize<const D: usize>(
     };
     Ok(quantize::fake_quantize(x, scales, problem)?.reshape(shape))
 }
-
-#[cfg(test)]
-#[cfg(feature = "flex")]
-#[path = "scales_tests.rs"]
-mod tests;

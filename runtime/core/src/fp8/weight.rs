@@ -544,7 +544,3 @@ impl<const D: usize> ModuleDisplayDefault for Weight<D> {
 }
 
 impl<const D: usize> ModuleDisplay for Weight<D> {}
-
-#[cfg(test)]
-#[cfg(all(feature = "flex", feature = "autodiff"))]
-mod tests;

@@ -531,8 +531,3 @@ fn mark(clock: Option<&StageClock>, stage: Stage, device: &Device) {
         clock.mark(stage);
     }
 }
-
-#[cfg(test)]
-#[cfg(feature = "flex")]
-#[path = "layer_tests.rs"]
-mod tests;

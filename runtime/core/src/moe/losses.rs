@@ -237,27 +237,3 @@ impl LoadBalance {
         })
     }
 }
-
-#[cfg(test)]
-#[cfg(feature = "flex")]
-mod tests {
-    use super::entropy_gap;
-    use burn::tensor::{Device, Tensor};
-
-    #[test]
-    fn entropy_keeps_its_digits_near_balance_and_far_from_it() {
-        for step in [0.0, 1e-4, 1e-2, 0.2, 0.26, 0.5, 0.999] {
-            let sign = |e: usize| if e.is_multiple_of(2) { step } else { -step };
-            let q: Vec<f64> = (0..8).map(|e| (1.0 + sign(e)) / 8.0).collect();
-            let rounded: Vec<f32> = q.iter().map(|q| *q as f32).collect();
-            let q32 = Tensor::<1>::from_floats(&rounded[..], &Device::flex());
-            let got: f32 = entropy_gap(q32.unsqueeze()).into_scalar();
-            let want = q.iter().map(|q| q * (8.0 * q).ln()).sum::<f64>() / 8f64.ln();
-            let error = (f64::from(got) - want).abs();
-            assert!(error <= 2e-5 * want + 1e-12, "{step}: {got} for {want}");
-        }
-        let one = Tensor::<2>::from_floats([[1.0, 0.0, 0.0]], &Device::flex());
-        let collapsed: f32 = entropy_gap(one).into_scalar();
-        assert!((collapsed - 1.0).abs() < 1e-6);
-    }
-}

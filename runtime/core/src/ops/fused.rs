@@ -140,7 +140,3 @@ mod flex {
         Some(tensor(y, x.dims()))
     }
 }
-
-#[cfg(test)]
-#[cfg(all(feature = "flex", feature = "autodiff"))]
-mod tests;

@@ -281,8 +281,3 @@ impl<const D: usize> RecordState for Moments<D> {
         Some(Self(Place::Loaded(time, moments)))
     }
 }
-
-#[cfg(test)]
-#[cfg(feature = "flex")]
-#[path = "optimizer_tests.rs"]
-mod tests;

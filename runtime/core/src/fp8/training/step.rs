@@ -287,8 +287,3 @@ fn first_beyond(format: Fp8Format) -> f32 {
 fn divisor(format: Fp8Format, margin: i32) -> f32 {
     format.max() * (-margin as f32).exp2()
 }
-
-#[cfg(test)]
-#[cfg(feature = "flex")]
-#[path = "step_tests.rs"]
-mod tests;

@@ -1,6 +1,7 @@
 //! A cache of experts on the device, which replaces the least recently used expert.
 
 use super::HostExpert;
+use super::residents::Residents;
 use crate::Error;
 use crate::moe::check::Like;
 use crate::moe::config::MoeConfig;
@@ -30,54 +31,6 @@ pub struct CacheStatistics {
     pub evictions: u64,
     /// Bytes moved to the device.
     pub moved_bytes: u64,
-}
-
-/// The assignment of experts to places.
-#[derive(Clone, Debug)]
-pub(super) struct Residents {
-    /// The expert in every place.
-    experts: Vec<Option<usize>>,
-    /// The time of last use of each place; 0 before the first.
-    used: Vec<u64>,
-    now: u64,
-}
-
-impl Residents {
-    fn new(places: usize) -> Self {
-        Self {
-            experts: vec![None; places],
-            used: vec![0; places],
-            now: 0,
-        }
-    }
-
-    fn place_of(&self, expert: usize) -> Option<usize> {
-        self.experts.iter().position(|e| *e == Some(expert))
-    }
-
-    /// Splits experts into groups that fit on the device at once, starting with those that are there.
-    pub(super) fn waves(&self, needed: &[usize]) -> Vec<Vec<usize>> {
-        let here = |expert: &usize| self.place_of(*expert).is_some();
-        let (mut order, missing): (Vec<usize>, Vec<usize>) = needed.iter().copied().partition(here);
-        order.extend(missing);
-        let waves = order.chunks(self.experts.len());
-        waves.map(<[usize]>::to_vec).collect()
-    }
-
-    fn touch(&mut self, place: usize) {
-        self.now += 1;
-        self.used[place] = self.now;
-    }
-
-    /// Gives `expert` the least recently used place; returns the place and its previous expert.
-    fn replace(&mut self, expert: usize) -> (usize, Option<usize>) {
-        let places = 0..self.experts.len();
-        // A cache has at least one place, so the 0 is never used.
-        let place = places.min_by_key(|place| self.used[*place]).unwrap_or(0);
-        let old = self.experts[place].replace(expert);
-        self.touch(place);
-        (place, old)
-    }
 }
 
 impl ExpertCache {
@@ -219,7 +172,3 @@ fn assign<const D: usize>(
     let entry = place..place + 1;
     *stack = tensor.slice_assign([entry], expert);
 }
-
-#[cfg(test)]
-#[path = "cache_tests.rs"]
-mod tests;

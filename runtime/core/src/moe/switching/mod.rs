@@ -8,6 +8,7 @@
 //! memory of 3 · S · H elements in addition to the places.
 
 mod cache;
+mod residents;
 
 pub use cache::{CacheStatistics, ExpertCache};
 

@@ -1,8 +1,12 @@
-use super::*;
-use crate::fp8::training::{Fp8Recipe, GuardedAdamW, GuardedAdamWConfig};
-use crate::nn::Linear;
+//! Steps of FP8 training.
+
 use burn::module::Param;
-use burn::optim::AdamConfig;
+use burn::optim::{AdamConfig, ModuleOptimizer};
+use burn::tensor::{Device, Tensor};
+use moebius::fp8::training::{
+    Fp8Recipe, Fp8Training, GuardedAdamW, GuardedAdamWConfig, LossScaling,
+};
+use moebius::nn::Linear;
 
 const SCALING: LossScaling = LossScaling::Static { scale: 8.0 };
 

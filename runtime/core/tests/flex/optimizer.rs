@@ -1,8 +1,10 @@
-use super::*;
-use crate::fp8::training::{LossScaler, LossScaling};
+//! AdamW whose steps the device can skip.
+
 use burn::module::Param;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{GradientsParams, ModuleOptimizer};
+use burn::tensor::{Device, Tensor};
+use moebius::fp8::training::{GuardedAdamW, GuardedAdamWConfig, LossScaler, LossScaling};
 
 const CONFIG: GuardedAdamWConfig = GuardedAdamWConfig {
     beta_1: 0.9,

@@ -1,10 +1,12 @@
-use super::{Attend, Attended, Attention, attention, merge};
-use crate::{Error, ErrorKind};
+//! Attention: Burn's, rule by rule, and what it refuses.
+
 use burn::module::Module;
 use burn::nn::attention::{MhaInput, MultiHeadAttentionConfig};
 use burn::tensor::module::attention_fallback;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
+use moebius::attention::{Attend, Attended, Attention, attention, merge};
+use moebius::{Error, ErrorKind};
 
 fn random<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)

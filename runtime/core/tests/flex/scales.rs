@@ -1,6 +1,8 @@
-use crate::ErrorKind;
-use crate::fp8::{Fp8Format, Fp8Tensor, Granularity, Quantizer, ScaleRule, fake_quantize};
+//! FP8 scales with the least squared error.
+
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
+use moebius::ErrorKind;
+use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Quantizer, ScaleRule, fake_quantize};
 
 const SHAPE: [usize; 2] = [5, 70];
 

@@ -1,7 +1,7 @@
 //! A router's weight on the input of its expert: experts without biases are homogeneous, so it can be taken out of them again.
 
-use crate::moe::{Activation, MoeConfig, RouteConfig, Score};
 use burn::tensor::{Distribution, Tensor, Tolerance};
+use moebius::moe::{Activation, MoeConfig, RouteConfig, Score};
 
 fn config(gated: bool, top_k: usize) -> MoeConfig {
     let route = RouteConfig {
@@ -17,7 +17,7 @@ fn config(gated: bool, top_k: usize) -> MoeConfig {
 
 #[test]
 fn a_weight_goes_through_a_homogeneous_expert() {
-    let device = crate::open(&crate::Device::Flex).unwrap();
+    let device = moebius::open(&moebius::Device::Flex).unwrap();
     for gated in [false, true] {
         let config = config(gated, 1);
         let outer = config.init(&device).unwrap();
@@ -39,7 +39,7 @@ fn a_weight_goes_through_a_homogeneous_expert() {
 
 #[test]
 fn a_token_with_two_experts_has_no_single_weight() {
-    let device = crate::open(&crate::Device::Flex).unwrap();
+    let device = moebius::open(&moebius::Device::Flex).unwrap();
     let error = config(false, 2).with_weighted_input(true).init(&device);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("one a token"), "{error}");

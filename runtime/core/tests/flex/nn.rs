@@ -1,6 +1,8 @@
-use super::{attention, linear, takes_half_weights};
-use crate::ErrorKind;
+//! Ordinary layers on the experts' kernels.
+
 use burn::tensor::{DType, Device, Distribution, Tensor};
+use moebius::ErrorKind;
+use moebius::nn::{attention, linear, takes_half_weights};
 
 fn floats(tensor: Tensor<2>) -> Vec<f32> {
     tensor.into_data().iter().collect()

@@ -1,4 +1,6 @@
-use super::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
+//! Recipes of products that train in FP8.
+
+use moebius::fp8::training::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 
 #[test]
 fn only_histories_and_margins_that_work_pass() {

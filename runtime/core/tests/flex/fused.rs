@@ -1,12 +1,12 @@
-//! Compares the single pass with Burn's operations, which run on a device that records gradients.
+//! Norms and rotations in a single pass, compared with Burn's operations, which run on a device that records gradients.
 
-use crate::nn::{self, Pairs};
 use burn::module::Param;
 use burn::nn::RmsNorm;
 use burn::tensor::{Device, Distribution, Tensor, Tolerance};
+use moebius::nn::{self, Pairs};
 
 fn flex() -> Device {
-    crate::open(&crate::Device::Flex).unwrap()
+    moebius::open(&moebius::Device::Flex).unwrap()
 }
 
 fn random<const D: usize>(shape: [usize; D]) -> Tensor<D> {

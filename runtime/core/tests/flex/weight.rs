@@ -1,12 +1,11 @@
 //! How Burn's walks, records and adapters treat a weight.
 
-use super::{Precision, Weight};
-use crate::fp8::training::{Fp8Recipe, products, update};
-use crate::fp8::{Fp8Format, Granularity, Quantizer};
-use crate::nn::{Linear, LinearConfig};
 use burn::module::{Lora, Module, Param};
 use burn::store::ModuleRecord;
 use burn::tensor::{Device, Tensor};
+use moebius::fp8::training::{Fp8Recipe, products, update};
+use moebius::fp8::{Fp8Format, Granularity, Precision, Quantizer, Weight};
+use moebius::nn::{Linear, LinearConfig};
 
 fn e4m3() -> Quantizer {
     Quantizer::new(Fp8Format::E4M3, Granularity::Row)

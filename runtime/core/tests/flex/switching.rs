@@ -1,6 +1,11 @@
-use super::*;
+//! The choice of experts that lose their places, compiled here once more: a layer doesn't tell its waves.
 
-/// Assigns waves to places as [`ExpertCache::bring`] does, without a device.
+#[path = "../../src/moe/switching/residents.rs"]
+mod residents;
+
+use residents::Residents;
+
+/// Assigns waves to places as a cache of experts does, without a device.
 fn run(residents: &mut Residents, needed: &[usize]) -> Vec<Vec<usize>> {
     let waves = residents.waves(needed);
     for wave in &waves {

@@ -1,10 +1,11 @@
-use super::Fp8Conversion;
-use crate::fp8::{Fp8Format, Granularity, Precision, Quantizer};
-use crate::moe::{Adapted, ExpertKind, Experts, GlamConfig, MoeConfig, MoeLayer};
-use crate::nn::{Linear, LinearConfig};
+//! Conversions of models to FP8.
+
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{Device, Int, Tensor};
+use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Precision, Quantizer};
+use moebius::moe::{Adapted, ExpertKind, Experts, GlamConfig, MoeConfig, MoeLayer};
+use moebius::nn::{Linear, LinearConfig};
 
 fn conversion() -> Fp8Conversion {
     Fp8Conversion::new(Quantizer::new(Fp8Format::E4M3, Granularity::Row))

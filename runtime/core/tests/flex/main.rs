@@ -1,0 +1,23 @@
+//! Layers, weights and training on Flex. The crate has no unit tests, which would compile all of it a second time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod attention;
+mod convert;
+mod fused;
+mod large_pages;
+mod layer;
+mod losses;
+mod nn;
+mod optimizer;
+mod product;
+mod reduce;
+mod scales;
+mod step;
+mod switching;
+mod weight;
