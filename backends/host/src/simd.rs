@@ -168,7 +168,3 @@ fn names(sets: &[Simd]) -> String {
         _ => names.concat(),
     }
 }
-
-#[cfg(test)]
-#[path = "simd_tests.rs"]
-mod tests;

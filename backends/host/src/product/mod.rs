@@ -9,8 +9,6 @@ mod factor;
 mod kernel;
 mod prefetch;
 mod right;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
 pub(crate) use kernel::Product;

@@ -416,7 +416,3 @@ impl ColumnScales<'_> {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "coded_tests.rs"]
-mod tests;

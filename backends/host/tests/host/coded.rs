@@ -1,20 +1,28 @@
-use super::*;
-use crate::product::{Factor, Lines, Product, Run, products};
-use crate::values::Values;
-use moebius_ops::fp8::Fp8Format;
-use moebius_ops::scaling::Granularity;
+//! Products of rows and FP8 codes.
 
-/// Computes the product of `rows` of 512 rows, from row `first` on, and codes.
-fn product(coded: Coded, x: &[f32], [first, rows]: [usize; 2]) -> Vec<f32> {
-    let p = coded.problem;
-    let left = Factor {
-        values: Values::F32(x),
-        width: p.k,
-        run: Run::Along,
-        lines: Lines::From(first),
+use moebius_host::grouped_gemm::fp8::{Weights, linear};
+use moebius_host::quantize::Scales;
+use moebius_host::{Matrices, Values};
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::grouped_gemm::Problem;
+use moebius_ops::grouped_gemm::fp8::{expert_words, scale_shape};
+use moebius_ops::scaling::{Fp8Scheme, Granularity};
+use std::borrow::Cow;
+
+/// Computes the product of rows x and codes [rows, n]; gated, the columns of the gate times the others.
+fn product(problem: &Problem, x: &[f32], weights: &Weights<'_>) -> Vec<f32> {
+    let rows = x.len() / problem.k;
+    let problem = Problem {
+        slots: rows,
+        row_bound: rows,
+        ..*problem
     };
-    let sizes = [rows, p.k, p.n * p.parts()];
-    products(&[Product::new(left, coded, sizes)])
+    let x = Matrices {
+        values: Values::F32(x),
+        rows,
+        columns: problem.k,
+    };
+    linear(&problem, None, x, weights)
 }
 
 #[test]
@@ -45,13 +53,16 @@ fn a_row_is_the_same_alone_and_among_others() {
                 .collect();
             let count = scale_shape(&problem).iter().product();
             let scales: Vec<f32> = (0..count).map(|i| (i % 7 + 1) as f32 * scale).collect();
-            let coded = || Coded::of(&problem, (&words, &scales), 0);
-            let columns = n * problem.parts();
-            let all = product(coded(), &x, [0, 512]);
+            let weights = Weights {
+                codes: &words,
+                scales: Scales::F32(Cow::Borrowed(&scales)),
+                bias: None,
+            };
+            let all = product(&problem, &x, &weights);
             for rows in [1, 2, 3, 7, 16, 17] {
                 let first = 512 - rows;
-                let some = product(coded(), &x, [first, rows]);
-                let mut pairs = some.iter().zip(&all[first * columns..]);
+                let some = product(&problem, &x[first * k..], &weights);
+                let mut pairs = some.iter().zip(&all[first * n..]);
                 // The bits of a NaN aren't determined.
                 let same =
                     |a: &f32, b: &f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();

@@ -1,4 +1,6 @@
-use super::*;
+//! The names and the order of sets of vector instructions.
+
+use moebius_host::Simd;
 
 #[test]
 fn names_are_read_and_others_are_not() {
