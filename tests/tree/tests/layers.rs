@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic on a broken workspace")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -183,6 +184,33 @@ fn every_member_takes_the_workspace_lints() {
     });
     let offences: Vec<String> = offences.collect();
     assert_none("There is one set of lints, the workspace's:", &offences);
+}
+
+/// A library with `test = false` is compiled once, for its users; unit tests in it would never run.
+#[test]
+fn every_unit_test_is_built() {
+    let metadata = metadata();
+    let packages = list(&metadata, "packages").iter();
+    let is_once = |target: &&Value| {
+        let library = |kind: &Value| kind == "lib" || kind == "rlib";
+        target["test"] == false && list(target, "kind").iter().any(library)
+    };
+    let once = packages.flat_map(|package| list(package, "targets"));
+    let roots = once.filter(is_once).map(|target| text(target, "src_path"));
+    let folders = roots.filter_map(|root| Path::new(root).parent());
+    let folders: Vec<&Path> = folders.collect();
+    let root = moebius_tree::root();
+    let mut paths = moebius_tree::paths();
+    paths.retain(|path| {
+        let file = root.join(path);
+        path.ends_with(".rs") && folders.iter().any(|folder| file.starts_with(folder))
+    });
+    assert!(!paths.is_empty(), "no library has `test = false`");
+    paths.retain(|path| {
+        let code = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        code.contains("#[cfg(test)]") || code.contains("#[test]")
+    });
+    moebius_tree::assert_none("Unit tests that are never built:", &paths);
 }
 
 /// A plain `cargo run` at the root runs the main job, built without LLVM: the only default member is the CLI.
