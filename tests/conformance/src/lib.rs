@@ -178,7 +178,8 @@ pub const MOE: &[Case] = cases! {
     activation_dropout: rate_and_scale, gradients_follow_the_forward, dense_blocks_and_records;
     losses: uniform, collapse, as_pytorch, groups_and_masks, many_tokens, gradients_balance, weighted_sum,
         nothing_available, statistics;
-    switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches,
+    switching: same_bits_as_in_memory, fp8_same_bits_as_in_memory, fp8_refuses_wrong_input,
+        cold_experts_go_and_come_back, masks_and_empty_batches,
         f16 = half(DType::F16), bf16 = half(DType::BF16), device_memory, refuses_wrong_input;
 };
 

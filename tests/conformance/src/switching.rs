@@ -1,13 +1,15 @@
 //! Experts that move to the device when they are needed: the same bits as a resident layer, within the memory budget.
 
+use crate::fp8_linear::{BLOCK, e4m3};
 use crate::harness::assert_refused;
 use crate::moe_layer::supports;
 use crate::tensors::{floats, integers, mask, random, tensor};
 use burn::tensor::{DType, Tensor, TensorData};
-use moebius::moe::switching::{HostLayer, SwitchedExperts};
+use moebius::fp8::{Activations, Fp8Conversion, Granularity};
+use moebius::moe::switching::{HostExpert, HostLayer, SwitchedExperts};
 use moebius::moe::{
-    Activation, Capacity, ExpertChoiceConfig, ExpertKind, MoeConfig, MoeLayer, RouteConfig,
-    RouterConfig, SharedExpertConfig,
+    Activation, Capacity, ExpertChoiceConfig, ExpertKind, Experts, MoeConfig, MoeLayer,
+    RouteConfig, RouterConfig, SharedExpertConfig,
 };
 use moebius::{Error, ErrorKind};
 use moebius_device::memory_in_use;
@@ -73,6 +75,77 @@ pub(crate) fn same_bits_as_in_memory(target: &Target) {
             }
         }
     }
+}
+
+/// Checks that experts of FP8 codes take the bytes of codes and scales alone, on the host and on the device, and compute what they compute
+/// when all of them are on the device, with rounded activations, too.
+pub(crate) fn fp8_same_bits_as_in_memory(target: &Target) {
+    let config = MoeConfig::new(20, 24, 8).with_activation(Activation::Gelu);
+    let gated = config.with_gated(true).with_bias(true);
+    let shared = config.with_shared(Some(SharedExpertConfig::new(12)));
+    let rows = Activations::Dynamic(Granularity::Row);
+    for (config, granularity, activations) in [
+        (config, Granularity::Row, Activations::Float),
+        (gated.with_router(RouteConfig::new(3)), BLOCK, rows),
+        (shared, Granularity::Mx, Activations::Float),
+    ] {
+        let conversion = Fp8Conversion::new(e4m3(granularity)).with_activations(activations);
+        let float = layer(target, config);
+        let (layer, _) = conversion.convert(float, &target.burn()).unwrap();
+        let Experts::FeedForward(stack) = &layer.experts else {
+            panic!("they are feed-forward");
+        };
+        let all = stack.bytes() as u64;
+        for places in [1, 3, 8] {
+            let host = HostLayer::read(layer.clone()).unwrap();
+            assert_eq!(host.experts.iter().map(HostExpert::bytes).sum::<u64>(), all);
+            let budget = all / 8 * (places as u64 + 1);
+            let mut switched = host.switched(budget, &target.burn()).unwrap();
+            assert_eq!(switched.cache().places(), places);
+            assert_eq!(switched.cache().device_bytes(), all / 8 * places as u64);
+            for (seed, tokens) in [(1, 40), (2, 1), (3, 5), (4, 40)] {
+                let x = batch(target, [tokens, 20], seed);
+                let want = floats(layer.forward(x.clone()).unwrap().y);
+                let got = floats(switched.forward(x).unwrap().y);
+                let what = format!("{places} places, {granularity:?}, {config:?}");
+                target.assert_same_rows(&what, &got, &want);
+            }
+            let statistics = switched.cache().statistics();
+            assert_eq!(statistics.moved_bytes, statistics.misses * (all / 8));
+        }
+    }
+}
+
+pub(crate) fn fp8_refuses_wrong_input(target: &Target) {
+    let device = target.burn();
+    let float = layer(target, MoeConfig::new(20, 24, 8));
+    let conversion = Fp8Conversion::new(e4m3(Granularity::Row));
+    let (coded, _) = conversion.convert(float.clone(), &device).unwrap();
+    let host = HostLayer::read(coded.clone()).unwrap();
+    let bytes = host.experts[0].bytes();
+    let refused = |host: HostLayer, budget, kind| {
+        assert_refused(kind, host.switched(budget, &device));
+    };
+    refused(host.clone(), 2 * bytes - 1, ErrorKind::Config);
+    // Values among codes, and codes of another shape.
+    let mut mixed = host.clone();
+    mixed.experts[3] = HostLayer::read(float.clone()).unwrap().experts[3].clone();
+    refused(mixed, 4 * bytes, ErrorKind::Shape);
+    let mut turned = host.clone();
+    turned.experts[3].w_out = turned.experts[3].w_in.clone();
+    refused(turned, 4 * bytes, ErrorKind::Shape);
+    // Only one of the two weights as codes, and activations whose scale follows the batches.
+    let mut half = float.clone();
+    let (Experts::FeedForward(experts), Experts::FeedForward(codes)) =
+        (&mut half.experts, &coded.experts)
+    else {
+        panic!("they are feed-forward");
+    };
+    experts.w_in = codes.w_in.clone();
+    assert_refused(ErrorKind::Unsupported, HostLayer::read(half));
+    let delayed = conversion.with_activations(Activations::Delayed { history: 4 });
+    let (delayed, _) = delayed.convert(float, &device).unwrap();
+    assert_refused(ErrorKind::Unsupported, HostLayer::read(delayed));
 }
 
 /// Tokens that each choose one of `experts`, in this order: the router's weights are the identity.
@@ -216,7 +289,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
     short.experts.pop();
     refused(&short, 4 * bytes, &device, ErrorKind::Shape);
     let mut wrong = host.clone();
-    wrong.experts[3].w_out = TensorData::new(vec![0.0f32; 24 * 20], [24, 20]);
+    wrong.experts[3].w_out = TensorData::new(vec![0.0f32; 24 * 20], [24, 20]).into();
     refused(&wrong, 4 * bytes, &device, ErrorKind::Shape);
     let attention = MoeConfig::new(20, 24, 8).with_kind(ExpertKind::Attention {
         heads: 2,

@@ -162,6 +162,28 @@ impl Fp8Matrices {
         self.parts
     }
 
+    /// Returns the panels and the scales as they lie in memory; both have the same number of entries for each matrix.
+    pub(crate) fn stored(&self) -> (Tensor<3, Int>, Fp8Scales) {
+        (self.panels.val(), self.scales.val())
+    }
+
+    /// Matrices from panels and scales as [`Fp8Matrices::stored`] returns them.
+    pub(crate) fn from_stored(
+        (panels, scales): (Tensor<3, Int>, Fp8Scales),
+        layout: Fp8Layout,
+        parts: usize,
+    ) -> Self {
+        let options = (&panels.device(), DType::I32);
+        let format = Tensor::zeros([marker(layout.scheme.format)], options);
+        Self {
+            panels: Param::initialized(ParamId::new(), panels),
+            scales: ScaleParams::new(scales),
+            format: Param::initialized(ParamId::new(), format),
+            layout,
+            parts,
+        }
+    }
+
     /// Returns the codes and scales as operands of an operation.
     fn values(&self) -> [DeviceValue; 2] {
         [self.panels.val().into(), self.scales.val().into_value()]
@@ -213,7 +235,7 @@ pub(crate) struct Codes {
     pub(crate) instructions: Instructions,
     /// The dtype of the values that the codes were made from.
     #[module(skip)]
-    pub(super) dtype: DType,
+    pub(crate) dtype: DType,
 }
 
 impl Codes {

@@ -25,6 +25,7 @@ pub use activations::{ActivationScaling, Activations};
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
 pub(crate) use convert::{FROZEN_EXPERTS, SHARED_EXPERT, container, known_container, same_name};
 pub use engine::{InferenceEngine, MemoryReport};
+pub(crate) use matrices::Codes;
 pub use matrices::{Fp8Matrices, Instructions};
 pub use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 pub use moebius_ops::matches_pattern;

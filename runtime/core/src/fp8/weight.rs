@@ -149,11 +149,17 @@ impl<const D: usize> Weight<D> {
             matrices,
             dtype: DType::F32,
         };
+        Ok(Self::of_codes(codes))
+    }
+
+    /// A weight of these codes, which are as many matrices as it has.
+    pub(crate) fn of_codes(codes: Codes) -> Self {
+        let (device, parts) = (codes.matrices.device(), codes.matrices.parts());
         let form = Form {
             codes: Some(codes),
             ..Form::float(parts)
         };
-        Ok(Self::of(placeholder(&device), form))
+        Self::of(placeholder(&device), form)
     }
 
     /// A weight whose matrices are `parts` projections each; a lazy parameter's values are drawn at their first use.
@@ -351,7 +357,8 @@ impl<const D: usize> Weight<D> {
         }
     }
 
-    fn codes_of(&self) -> Option<&Codes> {
+    /// The codes with what products do with them; `None` for a weight without codes.
+    pub(crate) fn codes_of(&self) -> Option<&Codes> {
         form_of(&self.0)?.codes.as_ref()
     }
 

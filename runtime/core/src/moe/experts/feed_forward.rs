@@ -205,17 +205,22 @@ impl FeedForwardExperts {
         }
     }
 
+    /// The variant that the products need: matrix instructions on codes need the tiles of [`Variant::Unit`]. `None` where any will do.
+    pub(in crate::moe) fn needed(&self) -> Option<Variant> {
+        let by_matrices = |weight: &Weight<3>| weight.instructions() == Some(Instructions::Matrix);
+        let needed = [&self.w_in, &self.w_out].into_iter().any(by_matrices);
+        needed.then_some(Variant::Unit)
+    }
+
     /// Returns `variant` if there is one, else the variant that the products of `x` need or, if it is the fastest for all of them, matrix
-    /// instructions; `None` leaves the choice to the sort. Matrix instructions on codes need the tiles of [`Variant::Unit`].
+    /// instructions; `None` leaves the choice to the sort.
     pub(in crate::moe) fn variant(
         &self,
         variant: Option<Variant>,
         x: &Tensor<2>,
         config: &MoeConfig,
     ) -> Result<Option<Variant>, Error> {
-        let by_matrices = |weight: &Weight<3>| weight.instructions() == Some(Instructions::Matrix);
-        let needed = [&self.w_in, &self.w_out].into_iter().any(by_matrices);
-        let variant = variant.or(needed.then_some(Variant::Unit));
+        let variant = variant.or(self.needed());
         let routing = routing::Problem::new(x.dims()[0], config.experts, config.top_k())?;
         ops::experts::variant(variant, &config.fused(routing, x.dtype())?, &x.device())
     }

@@ -1,12 +1,12 @@
 //! A cache of experts on the device, which replaces the least recently used expert.
 
-use super::HostExpert;
 use super::residents::Residents;
+use super::weights::{Places, assign, frozen};
+use super::{HostExpert, HostLayer};
 use crate::Error;
 use crate::moe::check::Like;
-use crate::moe::config::MoeConfig;
-use crate::ops::FeedForward;
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use crate::moe::experts::feed_forward::FeedForwardExperts;
+use burn::tensor::Tensor;
 use moebius_ops::{Fault, Mismatch};
 
 /// A fixed number of places for experts on the device.
@@ -14,7 +14,11 @@ use moebius_ops::{Fault, Mismatch};
 /// Weights never change here, so an expert that loses its place is overwritten, and is copied from the host again when a token needs it.
 #[derive(Debug)]
 pub struct ExpertCache {
-    experts: FeedForward,
+    w_in: Places,
+    b_in: Option<Tensor<2>>,
+    w_out: Places,
+    b_out: Option<Tensor<2>>,
+    like: Like,
     expert_bytes: u64,
     pub(super) residents: Residents,
     statistics: CacheStatistics,
@@ -34,32 +38,29 @@ pub struct CacheStatistics {
 }
 
 impl ExpertCache {
-    pub(super) fn new(
-        config: &MoeConfig,
-        dtype: DType,
-        budget_bytes: u64,
-        device: &Device,
-    ) -> Result<Self, Mismatch> {
-        let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
-        let biases = if config.bias { columns + h } else { 0 };
-        let elements = h * (columns + f) + biases;
-        let expert_bytes = (elements * dtype.size()) as u64;
+    /// A cache for the experts of a checked layer, which are `like` this.
+    pub(super) fn new(layer: &HostLayer, like: Like, budget_bytes: u64) -> Result<Self, Mismatch> {
+        let Some(one) = layer.experts.first() else {
+            return Err(Mismatch::new("host experts", "at least 1", 0));
+        };
+        let expert_bytes = one.bytes();
         let places = (budget_bytes / expert_bytes).saturating_sub(1);
-        let places = places.min(config.experts as u64) as usize;
+        let places = places.min(layer.experts.len() as u64) as usize;
         let expected = format_args!("at least {} bytes, two experts", 2 * expert_bytes);
         Fault::Config.unless(places > 0, "budget", expected, budget_bytes)?;
-        let matrix = |columns| {
-            let zeros = Tensor::zeros([places, columns], (device, dtype));
+        let (device, config) = (&like.device, &layer.config);
+        let zeros = |columns| {
+            let zeros = Tensor::zeros([places, columns], (device, like.dtype));
             config.bias.then_some(zeros)
         };
-        let stack = |shape: [usize; 3]| Tensor::zeros(shape, (device, dtype));
+        let products = layer.products.as_ref();
+        let [of_in, of_out] = [0, 1].map(|at| products.map(|both| &both[at]));
         Ok(Self {
-            experts: FeedForward {
-                w_in: stack([places, columns, h]),
-                b_in: matrix(columns),
-                w_out: stack([places, h, f]),
-                b_out: matrix(h),
-            },
+            w_in: Places::new(&one.w_in, places, of_in, device)?,
+            b_in: zeros(config.columns_in()),
+            w_out: Places::new(&one.w_out, places, of_out, device)?,
+            b_out: zeros(config.hidden),
+            like,
             expert_bytes,
             residents: Residents::new(places),
             statistics: CacheStatistics::default(),
@@ -92,16 +93,18 @@ impl ExpertCache {
     }
 
     pub(super) fn like(&self) -> Like {
-        let w_in = &self.experts.w_in;
-        Like {
-            dtype: w_in.dtype(),
-            device: w_in.device(),
-        }
+        self.like.clone()
     }
 
-    /// The places as a stack of experts.
-    pub(super) fn experts(&self) -> FeedForward {
-        self.experts.clone()
+    /// The places as a stack of experts. While it exists, a place that is overwritten costs a copy of all.
+    pub(super) fn experts(&self) -> FeedForwardExperts {
+        let [b_in, b_out] = [&self.b_in, &self.b_out].map(|bias| bias.clone().map(frozen));
+        FeedForwardExperts {
+            w_in: self.w_in.weight(),
+            b_in,
+            w_out: self.w_out.weight(),
+            b_out,
+        }
     }
 
     /// Returns the place of every expert of the wave, and the number of places for all other experts: \[E+1\].
@@ -139,36 +142,17 @@ impl ExpertCache {
     }
 
     fn overwrite(&mut self, place: usize, expert: &HostExpert) -> Result<(), Error> {
-        let Like { dtype, device } = self.like();
-        let stack = &mut self.experts;
-        let at = (place, dtype, &device);
-        assign(&mut stack.w_in, &expert.w_in, at);
-        assign(&mut stack.w_out, &expert.w_out, at);
+        self.w_in.overwrite(place, &expert.w_in)?;
+        self.w_out.overwrite(place, &expert.w_out)?;
         for (bias, data) in [
-            (&mut stack.b_in, &expert.b_in),
-            (&mut stack.b_out, &expert.b_out),
+            (&mut self.b_in, &expert.b_in),
+            (&mut self.b_out, &expert.b_out),
         ] {
             if let (Some(bias), Some(data)) = (bias, data) {
-                assign(bias, data, at);
+                assign(bias, data, place);
             }
         }
         // Queued work keeps its buffers; flushing frees this one for the next expert.
-        device.flush().map_err(Error::device)
+        self.like.device.flush().map_err(Error::device)
     }
-}
-
-/// Overwrites one entry of a stack in place with `data`.
-fn assign<const D: usize>(
-    stack: &mut Tensor<D>,
-    data: &TensorData,
-    (place, dtype, device): (usize, DType, &Device),
-) {
-    let shape: Vec<usize> = [1].into_iter().chain(data.shape().to_vec()).collect();
-    let data = TensorData::from_bytes(data.bytes().clone(), shape, dtype);
-    let expert = Tensor::<D>::from_data(data, (device, dtype));
-    // The cache gives up its tensor first, because a shared one would be copied as a whole.
-    let hole = Tensor::empty([1; D], (device, dtype));
-    let tensor = std::mem::replace(stack, hole);
-    let entry = place..place + 1;
-    *stack = tensor.slice_assign([entry], expert);
 }

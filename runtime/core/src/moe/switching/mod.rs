@@ -6,15 +6,20 @@
 //! all waves are done, and only then summed in slot order, so that y has the same bits as from [`MoeLayer`] with the same
 //! weights, however many places there are; on XLA, which chooses by the whole program where it rounds, y agrees to 1e-5. This takes the
 //! memory of 3 · S · H elements in addition to the places.
+//!
+//! Experts in FP8 stay codes and scales, on the host and on the device, and an expert takes their bytes alone. In f32 y has the bits of the
+//! resident layer; in f16 and bf16 each slot's output is rounded before the sum, not only the sum.
 
 mod cache;
 mod residents;
+mod weights;
 
 pub use cache::{CacheStatistics, ExpertCache};
+pub use weights::{HostCodes, HostWeight};
 
 use super::check::Like;
 use super::config::MoeConfig;
-use super::experts::feed_forward::SharedExpert;
+use super::experts::feed_forward::{FeedForwardExperts, SharedExpert};
 use super::experts::{ExpertKind, Experts};
 use super::factors::CapacityFactors;
 use super::layer::{MoeLayer, MoeOutput, RouteStage, check_around};
@@ -23,11 +28,12 @@ use super::route::check_mask;
 use super::routers::Router;
 use crate::Error;
 use crate::check::check_same;
-use crate::ops::{self, Assignment, CapacityRule, Rows, Run, routing};
+use crate::ops::{self, Assignment, CapacityRule, Run, routing};
 use burn::module::Param;
-use burn::tensor::{Bool, Bytes, DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::grouped_gemm::Variant;
+use weights::{CodedProducts, Kind, part};
 
 /// A mixture-of-experts layer for inference with experts that are moved to the device when a token
 /// needs them; see the [module](self).
@@ -164,14 +170,14 @@ impl SwitchedExperts {
         let options = (&rows.device(), DType::F32);
         let ones = Tensor::<2>::ones(places.dims(), options);
         let rule = CapacityRule::default();
-        let count = self.cache.places();
+        let (count, experts) = (self.cache.places(), self.cache.experts());
         let routing = moebius_ops::routing::Problem::new(places.dims()[0], count, 1)?;
         let problem = self.layer.config.fused(routing, rows.dtype())?;
-        let variant = ops::experts::variant(self.variant, &problem, &rows.device())?;
+        let variant = self.variant.or(experts.needed());
+        let variant = ops::experts::variant(variant, &problem, &rows.device())?;
         let assignment = Assignment::new(places, ones.clone(), count, rule, variant)?;
-        let experts = self.cache.experts();
-        let of = Rows::Sorted(&assignment);
-        ops::experts::run(rows, Some(ones), experts, of, problem, Run::default())
+        let config = &self.layer.config;
+        experts.forward(&assignment, [rows, ones], config, Run::default())
     }
 }
 
@@ -194,13 +200,22 @@ fn combined(
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostExpert {
     /// The first weight, \[F,H\], or \[2F,H\] if gated: gate rows, then up rows.
-    pub w_in: TensorData,
+    pub w_in: HostWeight,
     /// The first bias, \[F\] or \[2F\].
     pub b_in: Option<TensorData>,
     /// The second weight, \[H,F\].
-    pub w_out: TensorData,
+    pub w_out: HostWeight,
     /// The second bias, \[H\].
     pub b_out: Option<TensorData>,
+}
+
+impl HostExpert {
+    /// Bytes of weights and biases.
+    pub fn bytes(&self) -> u64 {
+        let biases = [&self.b_in, &self.b_out].into_iter().flatten();
+        let biases: u64 = biases.map(|bias| bias.bytes().len() as u64).sum();
+        self.w_in.bytes() + self.w_out.bytes() + biases
+    }
 }
 
 /// A layer with its experts in host memory; everything else stays on its device.
@@ -216,28 +231,32 @@ pub struct HostLayer {
     pub factors: Option<CapacityFactors>,
     /// The E experts.
     pub experts: Vec<HostExpert>,
+    /// How products use the codes of the two weights; `None` for weights in floating point.
+    products: Option<[CodedProducts; 2]>,
 }
 
 impl HostLayer {
     /// Reads a layer's experts; waits for the device, and frees the experts there if this was the last copy of the layer.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward, that train in FP8, of which only one
+    /// weight is FP8 codes, or whose activations are measured while they run,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
     pub fn read(layer: MoeLayer) -> Result<Self, Error> {
         layer.check()?;
         let config = *layer.config();
-        let stack = match layer.experts {
-            Experts::FeedForward(stack) if stack.is_float() => stack,
-            _ => return Err(not_feed_forward(&config).into()),
+        let Experts::FeedForward(stack) = layer.experts else {
+            return Err(not_feed_forward(&config).into());
         };
-        let (w_in, w_out) = (stack.w_in.float()?, stack.w_out.float()?);
-        let [b_in, b_out] = [stack.b_in, stack.b_out].map(|bias| bias.map(Param::into_value));
+        let products = products(&stack, &config)?;
+        let FeedForwardExperts { w_in, w_out, .. } = &stack;
+        let biases = [&stack.b_in, &stack.b_out];
+        let [b_in, b_out] = biases.map(|bias| bias.as_ref().map(Param::val));
         let one = |e: usize| -> Result<HostExpert, Error> {
             Ok(HostExpert {
-                w_in: part(&w_in, e)?,
+                w_in: HostWeight::read(w_in, e)?,
                 b_in: b_in.as_ref().map(|b| part(b, e)).transpose()?,
-                w_out: part(&w_out, e)?,
+                w_out: HostWeight::read(w_out, e)?,
                 b_out: b_out.as_ref().map(|b| part(b, e)).transpose()?,
             })
         };
@@ -248,6 +267,7 @@ impl HostLayer {
             shared: layer.shared,
             factors: layer.factors,
             experts: experts?,
+            products,
         })
     }
 
@@ -266,7 +286,7 @@ impl HostLayer {
         let like = Like::new(self.check()?, device.clone())?;
         let (shared, factors) = (self.shared.as_ref(), self.factors.as_ref());
         check_around((&self.router, shared, factors), &self.config, &like)?;
-        let cache = ExpertCache::new(&self.config, like.dtype, budget_bytes, device)?;
+        let cache = ExpertCache::new(&self, like, budget_bytes)?;
         Ok(SwitchedExperts {
             layer: self,
             cache,
@@ -288,28 +308,47 @@ impl HostLayer {
             return Err(Mismatch::new("host experts", "at least 1", 0));
         };
         let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
-        let dtype = first.w_in.dtype();
+        let dtype = match (first.w_in.kind(), first.w_out.kind(), &self.products) {
+            (Kind::Float(dtype), Kind::Float(other), _) => {
+                check_same("dtype of host experts", other, dtype)?;
+                dtype
+            }
+            (Kind::Fp8 { .. }, Kind::Fp8 { .. }, Some([products, _])) => products.dtype,
+            _ => return Err(not_feed_forward(config)),
+        };
         for expert in &self.experts {
-            let weights = [
-                (
-                    "w_in [F or 2F, H]",
-                    Some(&expert.w_in),
-                    true,
-                    vec![columns, h],
-                ),
-                ("w_out [H,F]", Some(&expert.w_out), true, vec![h, f]),
-                ("b_in", expert.b_in.as_ref(), config.bias, vec![columns]),
-                ("b_out", expert.b_out.as_ref(), config.bias, vec![h]),
-            ];
-            for (what, weight, present, shape) in weights {
-                check_same(what, weight.is_some(), present)?;
-                if let Some(weight) = weight {
-                    check_same(what, weight.shape().to_vec(), shape)?;
-                    check_same(what, weight.dtype(), dtype)?;
+            for (what, weight, like, shape) in [
+                ("w_in [F or 2F, H]", &expert.w_in, &first.w_in, [columns, h]),
+                ("w_out [H,F]", &expert.w_out, &first.w_out, [h, f]),
+            ] {
+                check_same(what, weight.shape(), shape.to_vec())?;
+                check_same(what, weight.kind(), like.kind())?;
+            }
+            for (what, bias, shape) in
+                [("b_in", &expert.b_in, columns), ("b_out", &expert.b_out, h)]
+            {
+                check_same(what, bias.is_some(), config.bias)?;
+                if let Some(bias) = bias {
+                    check_same(what, bias.shape().to_vec(), vec![shape])?;
+                    check_same(what, bias.dtype(), dtype)?;
                 }
             }
         }
         Ok(dtype)
+    }
+}
+
+/// How products use the codes of both weights of experts; `None` for weights in floating point.
+fn products(
+    stack: &FeedForwardExperts,
+    config: &MoeConfig,
+) -> Result<Option<[CodedProducts; 2]>, Mismatch> {
+    let of = [&stack.w_in, &stack.w_out].map(CodedProducts::of);
+    match of {
+        [Ok(None), Ok(None)] if stack.is_float() => Ok(None),
+        [Ok(Some(w_in)), Ok(Some(w_out))] => Ok(Some([w_in, w_out])),
+        [Err(error), _] | [_, Err(error)] => Err(error),
+        _ => Err(not_feed_forward(config)),
     }
 }
 
@@ -319,14 +358,4 @@ fn not_feed_forward(config: &MoeConfig) -> Mismatch {
         None => format!("{:?}", config.kind),
     };
     Fault::Unsupported.error("switched experts", "feed-forward", got)
-}
-
-/// Reads entry `e` of a stack to the host, without the stack's first dimension.
-fn part<const D: usize>(stack: &Tensor<D>, e: usize) -> Result<TensorData, Error> {
-    let one = stack.clone().without_autodiff().narrow(0, e, 1);
-    let data = one.try_into_data().map_err(Error::device)?;
-    let (bytes, shape, dtype) = data.into_parts();
-    // The bytes may be a view of memory that still belongs to the device; a copy lets the device free it.
-    let bytes = Bytes::from_bytes_vec(bytes.to_vec());
-    Ok(TensorData::from_bytes(bytes, shape[1..].to_vec(), dtype))
 }

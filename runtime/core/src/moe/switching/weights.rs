@@ -1,0 +1,301 @@
+//! One weight of all experts: on the host expert by expert, and on the device in a fixed number of places.
+
+use crate::Error;
+use crate::fp8::{
+    ActivationScaling, Codes, Fp8Layout, Fp8Matrices, Fp8Scales, Fp8Scheme, Instructions, Weight,
+};
+use burn::module::{Module, Param};
+use burn::tensor::kind::Basic;
+use burn::tensor::{Bytes, DType, Device, Int, Tensor, TensorData};
+use moebius_ops::{Fault, Mismatch};
+
+/// A weight \[out, in\] of one expert in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostWeight {
+    /// Values in floating point.
+    Float(TensorData),
+    /// FP8 codes and scales.
+    Fp8(HostCodes),
+}
+
+/// FP8 codes and scales of one matrix \[out, in\] in host memory, as they lie in the memory of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostCodes {
+    panels: TensorData,
+    scales: TensorData,
+    /// The layout of a stack of this one matrix.
+    layout: Fp8Layout,
+    parts: usize,
+}
+
+/// What all matrices of a weight have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Float(DType),
+    Fp8 { scheme: Fp8Scheme, parts: usize },
+}
+
+impl From<TensorData> for HostWeight {
+    fn from(values: TensorData) -> Self {
+        Self::Float(values)
+    }
+}
+
+impl HostWeight {
+    /// Reads the weight of expert number `expert`; waits for the device.
+    pub(super) fn read(weight: &Weight<3>, expert: usize) -> Result<Self, Error> {
+        let Some(codes) = weight.codes() else {
+            return Ok(Self::Float(part(&weight.float()?, expert)?));
+        };
+        let (layout, (panels, scales)) = (codes.layout(), codes.stored());
+        let [experts, n, k] = layout.shape;
+        let of_each = panels.dims()[0] / experts;
+        let scales = match scales {
+            Fp8Scales::F32(scales) => entries(&scales, expert, 1)?,
+            Fp8Scales::E8M0(words) => entries(&words, expert, 1)?,
+        };
+        Ok(Self::Fp8(HostCodes {
+            panels: entries(&panels, expert * of_each, of_each)?,
+            scales,
+            layout: Fp8Layout {
+                shape: [1, n, k],
+                ..layout
+            },
+            parts: codes.parts(),
+        }))
+    }
+
+    /// The shape \[out, in\].
+    pub fn shape(&self) -> Vec<usize> {
+        match self {
+            Self::Float(values) => values.shape().to_vec(),
+            Self::Fp8(codes) => codes.layout.shape[1..].to_vec(),
+        }
+    }
+
+    /// Bytes of the values, or of codes and scales with their padding.
+    pub fn bytes(&self) -> u64 {
+        let bytes = |data: &TensorData| data.bytes().len() as u64;
+        match self {
+            Self::Float(values) => bytes(values),
+            Self::Fp8(codes) => bytes(&codes.panels) + bytes(&codes.scales),
+        }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Float(values) => Kind::Float(values.dtype()),
+            Self::Fp8(codes) => Kind::Fp8 {
+                scheme: codes.layout.scheme,
+                parts: codes.parts,
+            },
+        }
+    }
+}
+
+/// How products use the codes of a weight, whichever matrices they belong to.
+#[derive(Clone, Debug)]
+pub(super) struct CodedProducts {
+    activations: ActivationScaling,
+    instructions: Instructions,
+    /// The dtype of the products' inputs and outputs.
+    pub(super) dtype: DType,
+}
+
+impl CodedProducts {
+    /// Those of a weight; `None` for one without codes.
+    ///
+    /// # Errors
+    /// [`Mismatch`] for activations whose scales follow what a forward measures, as it computes a batch in several waves.
+    pub(super) fn of(weight: &Weight<3>) -> Result<Option<Self>, Mismatch> {
+        let Some(codes) = weight.codes_of() else {
+            return Ok(None);
+        };
+        let what = "activations of switched experts";
+        let expected = "scales that no batch changes";
+        let source = codes.activations.source();
+        let got = format_args!("{source:?}");
+        Fault::Unsupported.unless(!codes.activations.measures(), what, expected, got)?;
+        Ok(Some(Self {
+            activations: codes.activations.clone(),
+            instructions: codes.instructions,
+            dtype: codes.dtype,
+        }))
+    }
+
+    fn to_device(&self, device: &Device) -> Self {
+        Self {
+            activations: self.activations.clone().to_device(device),
+            ..self.clone()
+        }
+    }
+}
+
+/// A weight of the experts that have places on the device.
+#[derive(Debug)]
+pub(super) enum Places {
+    /// Values \[places, out, in\].
+    Float(Box<Tensor<3>>),
+    Fp8(Box<CodedPlaces>),
+}
+
+/// FP8 codes and scales of the experts that have places on the device.
+#[derive(Debug)]
+pub(super) struct CodedPlaces {
+    panels: Tensor<3, Int>,
+    scales: Fp8Scales,
+    layout: Fp8Layout,
+    parts: usize,
+    products: CodedProducts,
+}
+
+impl Places {
+    /// Places for `count` weights like `one`, which hold zeros. Codes need `products`.
+    ///
+    /// # Errors
+    /// [`Mismatch`] for codes without products.
+    pub(super) fn new(
+        one: &HostWeight,
+        count: usize,
+        products: Option<&CodedProducts>,
+        device: &Device,
+    ) -> Result<Self, Mismatch> {
+        match one {
+            HostWeight::Float(values) => {
+                let shape: Vec<usize> = [count].into_iter().chain(one.shape()).collect();
+                let zeros = Tensor::zeros(shape, (device, values.dtype()));
+                Ok(Self::Float(Box::new(zeros)))
+            }
+            HostWeight::Fp8(codes) => {
+                let what = "products of switched experts";
+                let products = products.ok_or_else(|| {
+                    Fault::Unsupported.error(what, "those of FP8 codes", "those of values")
+                })?;
+                let places = CodedPlaces::new(codes, count, products, device);
+                Ok(Self::Fp8(Box::new(places)))
+            }
+        }
+    }
+
+    /// The weight of all places. While it exists, a place that is overwritten costs a copy of all.
+    pub(super) fn weight(&self) -> Weight<3> {
+        match self {
+            Self::Float(values) => frozen(Tensor::clone(values)).into(),
+            Self::Fp8(codes) => codes.weight(),
+        }
+    }
+
+    /// Overwrites the weight in `place`, in place.
+    ///
+    /// # Errors
+    /// [`Mismatch`] for codes where values are, and the other way round.
+    pub(super) fn overwrite(&mut self, place: usize, with: &HostWeight) -> Result<(), Mismatch> {
+        match (self, with) {
+            (Self::Float(values), HostWeight::Float(new)) => {
+                assign(values, new, place);
+                Ok(())
+            }
+            (Self::Fp8(places), HostWeight::Fp8(new)) => {
+                let of_each = new.panels.shape()[0];
+                assign_entries(&mut places.panels, new.panels.clone(), place * of_each);
+                match &mut places.scales {
+                    Fp8Scales::F32(scales) => assign_entries(scales, new.scales.clone(), place),
+                    Fp8Scales::E8M0(words) => assign_entries(words, new.scales.clone(), place),
+                }
+                Ok(())
+            }
+            (_, with) => {
+                let got = format!("{:?}", with.kind());
+                Err(Mismatch::new(
+                    "weight of an expert",
+                    "one like the others",
+                    got,
+                ))
+            }
+        }
+    }
+}
+
+impl CodedPlaces {
+    fn new(one: &HostCodes, count: usize, products: &CodedProducts, device: &Device) -> Self {
+        let [_, n, k] = one.layout.shape;
+        let shape = |data: &TensorData| -> Vec<usize> {
+            let mut shape = data.shape().to_vec();
+            shape[0] *= count;
+            shape
+        };
+        let panels = Tensor::zeros(shape(&one.panels), (device, one.panels.dtype()));
+        let options = (device, one.scales.dtype());
+        let scales = match one.scales.dtype() {
+            DType::F32 => Fp8Scales::F32(Tensor::zeros(shape(&one.scales), options)),
+            _ => Fp8Scales::E8M0(Tensor::zeros(shape(&one.scales), options)),
+        };
+        Self {
+            panels,
+            scales,
+            layout: Fp8Layout {
+                shape: [count, n, k],
+                ..one.layout
+            },
+            parts: one.parts,
+            products: products.to_device(device),
+        }
+    }
+
+    fn weight(&self) -> Weight<3> {
+        let stored = (self.panels.clone(), self.scales.clone());
+        Weight::of_codes(Codes {
+            matrices: Fp8Matrices::from_stored(stored, self.layout, self.parts),
+            activations: self.products.activations.clone(),
+            instructions: self.products.instructions,
+            dtype: self.products.dtype,
+        })
+    }
+}
+
+/// A parameter that isn't trained.
+pub(super) fn frozen<const D: usize>(values: Tensor<D>) -> Param<Tensor<D>> {
+    Param::from_tensor(values).set_require_grad(false)
+}
+
+/// Reads entry `e` of a stack to the host, without the stack's first dimension.
+pub(super) fn part<const D: usize>(stack: &Tensor<D>, e: usize) -> Result<TensorData, Error> {
+    let (bytes, shape, dtype) = entries(&stack.clone().without_autodiff(), e, 1)?.into_parts();
+    Ok(TensorData::from_bytes(bytes, shape[1..].to_vec(), dtype))
+}
+
+/// Reads `count` entries of a stack to the host.
+fn entries<const D: usize, K: Basic>(
+    stack: &Tensor<D, K>,
+    first: usize,
+    count: usize,
+) -> Result<TensorData, Error> {
+    let some = stack.clone().narrow(0, first, count);
+    let data = some.try_into_data().map_err(Error::device)?;
+    let (bytes, shape, dtype) = data.into_parts();
+    // The bytes may be a view of memory that still belongs to the device; a copy lets the device free it.
+    let bytes = Bytes::from_bytes_vec(bytes.to_vec());
+    Ok(TensorData::from_bytes(bytes, shape, dtype))
+}
+
+/// Overwrites one entry of a stack in place with `data`, which lacks the stack's first dimension.
+pub(super) fn assign<const D: usize>(stack: &mut Tensor<D>, data: &TensorData, place: usize) {
+    let shape: Vec<usize> = [1].into_iter().chain(data.shape().to_vec()).collect();
+    let data = TensorData::from_bytes(data.bytes().clone(), shape, data.dtype());
+    assign_entries(stack, data, place);
+}
+
+/// Overwrites as many entries of a stack as `data` has, in place, from entry `first` on.
+fn assign_entries<const D: usize, K: Basic>(
+    stack: &mut Tensor<D, K>,
+    data: TensorData,
+    first: usize,
+) {
+    let options = (&stack.device(), stack.dtype());
+    let some = Tensor::<D, K>::from_data(data, options);
+    // The stack gives up its tensor first, because a shared one would be copied as a whole.
+    let hole = Tensor::empty([1; D], options);
+    let tensor = std::mem::replace(stack, hole);
+    let end = first + some.dims()[0];
+    *stack = tensor.slice_assign(first..end, some);
+}
