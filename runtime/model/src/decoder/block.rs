@@ -2,7 +2,7 @@
 
 use burn::module::{Module, RunningState};
 use burn::nn::RmsNorm;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 use moebius::moe::experts::FeedForwardExperts;
 use moebius::moe::{DenseBlock, Experts, MoeConfig, MoeLayer, Router, Routing, SharedExpert};
 use moebius::nn;
@@ -14,6 +14,7 @@ use super::convolution::Convolution;
 use super::rope::{Angles, Places};
 use super::slot::Slot;
 use super::spec::{FeedForwardSpec, LayerSpec};
+use super::switched::SwitchedMixture;
 use super::weights::{Held, Of, decoded, of_norm, row, row_if};
 use crate::error::Error;
 
@@ -117,6 +118,20 @@ impl Block {
         }
     }
 
+    /// This layer with its experts in host memory, and places for them in `bytes` bytes of `device`; unchanged without experts.
+    pub(super) fn switched(self, bytes: u64, device: &Device) -> Result<Self, Error> {
+        let feed_forward = match self.feed_forward {
+            FeedForward::Experts(layer) => {
+                FeedForward::Switched(SwitchedMixture::new(layer, bytes, device)?)
+            }
+            other => other,
+        };
+        Ok(Self {
+            feed_forward,
+            ..self
+        })
+    }
+
     fn scaled(&self, y: Tensor<2>) -> Tensor<2> {
         if self.residual == 1.0 {
             y
@@ -145,6 +160,8 @@ pub enum FeedForward {
     Dense(DenseBlock),
     /// A mixture of experts.
     Experts(MoeLayer),
+    /// A mixture whose experts are in host memory, and on the device while tokens need them.
+    Switched(SwitchedMixture),
 }
 
 impl FeedForward {
@@ -172,6 +189,10 @@ impl FeedForward {
                 let out = layer.forward(x)?;
                 Ok((out.y, Some(out.routing)))
             }
+            Self::Switched(mixture) => {
+                let (y, routing) = mixture.forward(x)?;
+                Ok((y, Some(routing)))
+            }
         }
     }
 
@@ -186,6 +207,10 @@ impl FeedForward {
                 _ => Ok(None),
             },
             Self::Experts(layer) => of_mixture(layer, slot),
+            Self::Switched(_) => {
+                let (what, expected) = ("experts of a model to save", "on its device");
+                Err(Error::Config(Unfit::new(what, expected, "in host memory")))
+            }
         }
     }
 }

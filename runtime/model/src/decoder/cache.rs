@@ -185,6 +185,12 @@ impl Cache {
         self.pages.lengths()
     }
 
+    /// Number of tokens to whose multiples a sequence can be shortened, so that its next tokens are computed as if the others had never been
+    /// there. 1 where all layers attend, as attention keeps the keys and values of each token; those of a page in a model with convolutions.
+    pub fn shortened_to(&self) -> usize {
+        self.last_values.map_or(1, |_| self.pages.page())
+    }
+
     /// Bytes of the caches of all layers.
     pub fn bytes(&self) -> usize {
         let of = |layer: &Pool| match layer {

@@ -10,6 +10,7 @@ mod convolution;
 mod rope;
 mod slot;
 mod spec;
+mod switched;
 mod temperature;
 mod weights;
 
@@ -23,6 +24,7 @@ pub use spec::{
     AttentionSpec, CacheScales, ConvolutionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Mixer,
     ModelSpec, Norms, Projection,
 };
+pub use switched::SwitchedMixture;
 pub use temperature::Temperature;
 pub use weights::{Drawn, Uploaded, Values, Weights};
 pub(crate) use weights::{floating, uploaded};
@@ -34,6 +36,7 @@ use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::attention::Span;
 use moebius::moe::Routing;
+use moebius::moe::switching::CacheStatistics;
 use moebius::{in_large_pages, nn};
 
 use crate::error::Error;
@@ -74,13 +77,21 @@ impl Model {
     /// # Errors
     /// The errors of `weights`, and [`Error::Moebius`] for a description that isn't consistent.
     pub fn load(spec: &ModelSpec, weights: &mut dyn Weights) -> Result<Self, Error> {
-        let mut building = Building::new(spec);
-        loop {
-            match building.go_on(weights)? {
-                ControlFlow::Continue(more) => building = more,
-                ControlFlow::Break(model) => return Ok(model),
-            }
-        }
+        Building::new(spec).finish(weights)
+    }
+
+    /// Statistics of the moves of experts between host and device, over all layers; `None` for a model without experts in host memory.
+    pub fn expert_cache(&self) -> Option<CacheStatistics> {
+        let layers = self.blocks.iter().map(|block| match &block.feed_forward {
+            FeedForward::Switched(mixture) => Some(mixture.statistics()),
+            FeedForward::Dense(_) | FeedForward::Experts(_) => None,
+        });
+        layers.flatten().reduce(|all, one| CacheStatistics {
+            hits: all.hits + one.hits,
+            misses: all.misses + one.misses,
+            evictions: all.evictions + one.evictions,
+            moved_bytes: all.moved_bytes + one.moved_bytes,
+        })
     }
 
     /// Description of the model.
@@ -156,7 +167,7 @@ impl Model {
         self.run(tokens, &places, Some((cache, step)))
     }
 
-    /// Computes the logits \[B, V\] after the last new token of each of `sequences`, which all have S new tokens \[B, S\]. Their pages
+    /// Computes the logits \[B, 1, V\] after the last new token of each of `sequences`, which all have S new tokens \[B, S\]. Their pages
     /// belong to the pool of `cache`, whose own sequences stay as they are.
     ///
     /// # Errors
@@ -168,6 +179,20 @@ impl Model {
         sequences: &[Span<'_>],
         cache: &mut Cache,
     ) -> Result<Logits, Error> {
+        self.last_few_of(tokens, 1, sequences, cache)
+    }
+
+    /// Does what [`last_of`](Self::last_of) does, with the logits \[B, `last`, V\] after each of the last tokens, of which there are 1 to S.
+    ///
+    /// # Errors
+    /// As [`last_of`](Self::last_of), and [`Error::Config`] for more logits than new tokens.
+    pub fn last_few_of(
+        &self,
+        tokens: Tensor<2, Int>,
+        last: usize,
+        sequences: &[Span<'_>],
+        cache: &mut Cache,
+    ) -> Result<Logits, Error> {
         let [count, length] = tokens.dims();
         let fits = count == sequences.len() && count * length > 0;
         let expected = format!("{} sequences of new tokens", sequences.len());
@@ -175,6 +200,9 @@ impl Model {
         Error::check(fits, "tokens of a step", expected, got)?;
         let even = sequences.iter().all(|of| of.end == of.start + length);
         Error::check(even, "new tokens of each", length, "others")?;
+        let expected = format!("1 to {length}");
+        let some = (1..=length).contains(&last);
+        Error::check(some, "logits of a sequence", expected, last)?;
         let places = Places {
             first: sequences.iter().map(|of| of.start).collect(),
             tokens: length,
@@ -185,12 +213,13 @@ impl Model {
         let (logits, routing) = moebius::on_workers(&device, || {
             let (x, routing) = self.hidden(tokens, &places, Some((cache, step)))?;
             let [_, width] = x.dims();
-            let last = x.reshape([count, length, width]);
-            let last = last.slice([0..count, length - 1..length, 0..width]);
-            Ok::<_, Error>((self.logits(last.reshape([count, width]))?, routing))
+            let all = x.reshape([count, length, width]);
+            let few = all.slice([0..count, length - last..length, 0..width]);
+            let few = few.reshape([count * last, width]);
+            Ok::<_, Error>((self.logits(few)?, routing))
         })?;
         let [_, vocabulary] = logits.dims();
-        let logits = logits.reshape([count, 1, vocabulary]);
+        let logits = logits.reshape([count, last, vocabulary]);
         Ok(Logits { logits, routing })
     }
 
@@ -294,6 +323,8 @@ pub struct Building {
     embedding: Option<Param<Tensor<2>>>,
     positions: Option<Param<Tensor<2>>>,
     blocks: Vec<Block>,
+    /// Bytes of the device for the experts of each layer, if they are in host memory.
+    expert_bytes: Option<u64>,
 }
 
 impl Building {
@@ -304,6 +335,35 @@ impl Building {
             embedding: None,
             positions: None,
             blocks: Vec::with_capacity(spec.layers.len()),
+            expert_bytes: None,
+        }
+    }
+
+    /// This decoder with experts in host memory, and places for them in at most `bytes` bytes of the device, the same for each layer that has
+    /// experts; for `None` all experts are on the device.
+    #[must_use]
+    pub fn with_expert_cache(self, bytes: Option<u64>) -> Self {
+        let layers = self.spec.layers.iter();
+        let layers = layers
+            .filter(|layer| matches!(layer.feed_forward, FeedForwardSpec::Experts(_)))
+            .count() as u64;
+        Self {
+            expert_bytes: bytes.map(|bytes| bytes / layers.max(1)),
+            ..self
+        }
+    }
+
+    /// Takes the weights of all parts that are missing.
+    ///
+    /// # Errors
+    /// As [`Model::load`].
+    pub fn finish(self, weights: &mut dyn Weights) -> Result<Model, Error> {
+        let mut building = self;
+        loop {
+            match building.go_on(weights)? {
+                ControlFlow::Continue(more) => building = more,
+                ControlFlow::Break(model) => return Ok(model),
+            }
         }
     }
 
@@ -311,7 +371,7 @@ impl Building {
     /// complete the model.
     ///
     /// # Errors
-    /// As [`Model::load`].
+    /// As [`Model::load`], and [`Error::Moebius`] for a cache of experts with room for less than two of a layer.
     pub fn go_on(mut self, weights: &mut dyn Weights) -> Result<ControlFlow<Model, Self>, Error> {
         let number = self.blocks.len();
         let mut from = Of {
@@ -327,7 +387,10 @@ impl Building {
         };
         if let Some(layer) = self.spec.layers.get(number) {
             from.layer = number;
-            let block = Block::load(layer, &mut from)?;
+            let mut block = Block::load(layer, &mut from)?;
+            if let Some(bytes) = self.expert_bytes {
+                block = block.switched(bytes, &embedding.val().device())?;
+            }
             self.blocks.push(in_large_pages(block));
             self.embedding = Some(embedding);
             return Ok(ControlFlow::Continue(self));

@@ -104,6 +104,9 @@ pub struct LoadOptions {
     /// Recipe for training products of attention and feed-forward parts in FP8 ([`ModelSpec::with_fp8`]), with `keep_fp8` off: codes don't
     /// train.
     pub fp8_training: Option<Fp8Recipe>,
+    /// Bytes of the device for the experts of all layers together: the experts are in host memory, and on the device while tokens need them
+    /// ([`moebius::moe::switching`]). `None` for all experts on the device.
+    pub expert_cache: Option<u64>,
 }
 
 impl Default for LoadOptions {
@@ -114,6 +117,7 @@ impl Default for LoadOptions {
             round: None,
             narrow_embedding: false,
             fp8_training: None,
+            expert_cache: None,
         }
     }
 }
@@ -312,7 +316,8 @@ impl ModelFiles {
         self.check_memory(device, options, CacheMemory::default())?;
         let spec = self.spec.clone().with_fp8(options.fp8_training);
         let before = self.files.checkpoint().bytes_read();
-        Model::load(&spec, &mut self.stream(device, options, before, progress))
+        let building = Building::new(&spec).with_expert_cache(options.expert_cache);
+        building.finish(&mut self.stream(device, options, before, progress))
     }
 
     /// The weights for a device; `before` is the number of bytes of the files read earlier.
@@ -341,7 +346,7 @@ impl ModelFiles {
             device: device.clone(),
             options,
             before: self.files.checkpoint().bytes_read(),
-            building: Building::new(&spec),
+            building: Building::new(&spec).with_expert_cache(options.expert_cache),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The bytes that a model's weights take on a device, from headers alone.
 
+use std::collections::BTreeMap;
+
 use burn::tensor::{DType, Device};
 use moebius::nn::takes_half_weights;
 use moebius_ops::scaling::{Fp8Scheme, ScaleType};
@@ -11,9 +13,24 @@ use crate::decoder::Slot;
 
 /// Bytes of all weights of a plan on a device, loaded by `options`.
 pub(super) fn loaded_bytes(plan: &Plan, device: &Device, options: LoadOptions) -> u64 {
-    let targets = plan.targets.iter();
-    let bytes = targets.map(|(place, target)| bytes_of(place.slot, target, device, options));
-    bytes.sum()
+    let (mut others, mut experts) = (0, BTreeMap::<usize, u64>::new());
+    for (place, target) in &plan.targets {
+        let bytes = bytes_of(place.slot, target, device, options);
+        match place.slot {
+            Slot::ExpertsIn | Slot::ExpertsInBias | Slot::ExpertsOut | Slot::ExpertsOutBias => {
+                *experts.entry(place.layer).or_default() += bytes;
+            }
+            _ => others += bytes,
+        }
+    }
+    let all: u64 = experts.values().sum();
+    let largest = experts.values().copied().max().unwrap_or(0);
+    let experts = match options.expert_cache {
+        // All experts of a layer are on the device before they move to the host.
+        Some(bytes) => bytes.saturating_add(largest).min(all),
+        None => all,
+    };
+    others + experts
 }
 
 /// Bytes of the weights of one place: codes and scales where it keeps codes or gets some, else values.

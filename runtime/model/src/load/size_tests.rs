@@ -23,3 +23,20 @@ fn weights_take_what_their_precision_takes() {
     let codes = 2 * 99 * 48 + 4 * 48 + 2 * layer;
     assert_eq!(bytes(LoadOptions::fp8()), codes);
 }
+
+/// An OLMoE of three layers with 8 gated experts, H = 48, and 80 inner elements.
+#[test]
+fn experts_in_host_memory_take_a_cache_and_one_layer() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let files = ModelFiles::open(&cases.join("decoder_olmoe")).unwrap();
+    let bytes = |expert_cache| {
+        let options = LoadOptions {
+            expert_cache,
+            ..LoadOptions::default()
+        };
+        loaded_bytes(&files.plan, &Device::flex(), options)
+    };
+    let (all, layer) = (bytes(None), 4 * 8 * 3 * 48 * 80);
+    assert_eq!(bytes(Some(1000)), all - 2 * layer + 1000);
+    assert_eq!(bytes(Some(u64::MAX)), all);
+}

@@ -1,0 +1,81 @@
+//! A mixture whose experts wait in host memory until tokens need them.
+
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use moebius::moe::switching::{CacheStatistics, HostLayer, SwitchedExperts};
+use moebius::moe::{MoeLayer, Routing};
+use moebius_ops::Fault;
+
+use crate::error::Error;
+
+/// A mixture of experts for inference, of which a fixed number of experts is on the device at once
+/// ([`moebius::moe::switching`]). Copies share the places, so that one thread at a time may compute with them; records have none of the
+/// weights.
+#[derive(Module, Debug)]
+pub struct SwitchedMixture {
+    #[module(skip)]
+    experts: Arc<Mutex<SwitchedExperts>>,
+}
+
+impl SwitchedMixture {
+    /// Moves the experts of `layer` to host memory, and makes places for them in `bytes` bytes of `device`, where everything else stays.
+    ///
+    /// # Errors
+    /// [`Error::Moebius`] with the errors of [`HostLayer::read`] and [`HostLayer::switched`]; one is fewer bytes than two experts take.
+    pub(super) fn new(layer: MoeLayer, bytes: u64, device: &Device) -> Result<Self, Error> {
+        let experts = HostLayer::read(layer)?.switched(bytes, device)?;
+        Ok(Self {
+            experts: Arc::new(Mutex::new(experts)),
+        })
+    }
+
+    /// Computes y \[T, H\] from x \[T, H\], and returns the experts that the tokens went to. Waits for the device once.
+    ///
+    /// # Errors
+    /// [`Error::Moebius`] while another thread computes with the same places, and with the errors of [`SwitchedExperts::forward`].
+    pub(super) fn forward(&self, x: Tensor<2>) -> Result<(Tensor<2>, Routing), Error> {
+        let mut experts = match self.experts.try_lock() {
+            Ok(experts) => experts,
+            // After a panic some place may hold a part of an expert only, but then the device has failed.
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // A worker of Flex that waited here could be the one whose part of an operation the computation under way waits for.
+            Err(TryLockError::WouldBlock) => {
+                let what = "computations with experts in host memory";
+                let fault = Fault::State.error(what, "one at a time", "another beside it");
+                return Err(moebius::Error::from(fault).into());
+            }
+        };
+        let out = experts.forward(x)?;
+        Ok((out.y, out.routing))
+    }
+
+    /// Statistics of the moves since the layer was made; waits for a computation under way.
+    pub fn statistics(&self) -> CacheStatistics {
+        let experts = self.experts.lock().unwrap_or_else(PoisonError::into_inner);
+        experts.cache().statistics()
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+mod tests {
+    use super::*;
+    use moebius::moe::MoeConfig;
+
+    #[test]
+    fn a_second_computation_is_refused() {
+        let device = moebius::open(&moebius::Device::Flex).unwrap();
+        let layer = MoeConfig::new(8, 8, 4).init(&device).unwrap();
+        let mixture = SwitchedMixture::new(layer, 1 << 20, &device).unwrap();
+        let x = Tensor::<2>::ones([3, 8], &device);
+        let copy = mixture.clone();
+        let under_way = mixture.experts.lock().unwrap();
+        let said = copy.forward(x.clone()).unwrap_err().to_string();
+        assert!(said.contains("expected one at a time"), "{said}");
+        drop(under_way);
+        assert_eq!(copy.forward(x).unwrap().0.dims(), [3, 8]);
+        assert!(mixture.statistics().misses > 0);
+    }
+}
