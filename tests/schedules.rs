@@ -1,6 +1,7 @@
-//! The inference engine on every device: however requests are batched, split, found in the cache or preempted, and whenever the
-//! cache grows, each gets the same tokens and probabilities as alone, to the bit; on XLA, whose order of summation depends on the
-//! shapes, to 1e-5. With `MOEBIUS_TEST_DEEP=1` there are 10,000 schedules on `flex`, and more than usual on the other devices.
+//! The inference engine on every device: however requests are batched, split, found in the cache or preempted, whenever the
+//! cache grows, and whoever proposes tokens, each gets the same tokens and probabilities as alone, to the bit; on XLA, whose order
+//! of summation depends on the shapes, to 1e-5. With `MOEBIUS_TEST_DEEP=1` there are 10,000 schedules on `flex`, and more than usual
+//! on the other devices.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use burn::tensor::Device;
 use moebius_engine::{
-    Draw, Engine, EngineOptions, Event, Generation, Limits, PAGE, RequestId, Sampling,
+    Draw, Engine, EngineOptions, Event, Generation, Limits, Ngrams, PAGE, RequestId, Sampling,
     SamplingOptions,
 };
 use moebius_model::decoder::Model;
@@ -38,12 +39,15 @@ fn schedules(device: &str, deep: bool) -> u64 {
 /// A model of two layers of experts in a published architecture.
 const MODEL: &str = "decoder_olmoe";
 
+/// A model of other weights, which as a draft is mostly wrong.
+const FOREIGN: &str = "decoder_gpt_oss";
+
 /// The vocabulary size of all cases.
 const VOCABULARY: u32 = 64;
 
-fn model(device: &Device) -> Model {
+fn model(name: &str, device: &Device) -> Model {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
-    let files = ModelFiles::open(&cases.join(MODEL)).unwrap();
+    let files = ModelFiles::open(&cases.join(name)).unwrap();
     let model = files.load(device, LoadOptions::default(), &mut |_| ());
     model.unwrap()
 }
@@ -120,10 +124,19 @@ fn alone(model: &Model, request: &Generation, device: &Device) -> Vec<Draw> {
 struct Met {
     found: bool,
     preempted: bool,
+    accepted: bool,
 }
 
+/// Who proposes tokens in a schedule: nobody, n-grams, or a draft.
+type Proposing<'a> = &'a dyn Fn(&mut Engine, u64);
+
 /// Runs a schedule with random limits, in which requests come and go between steps.
-fn schedule(seed: u64, model: &Model, want: &[(Generation, Vec<Draw>)], target: &Target) -> Met {
+fn schedule(
+    seed: u64,
+    (model, proposing): (&Model, Proposing<'_>),
+    want: &[(Generation, Vec<Draw>)],
+    target: &Target,
+) -> Met {
     let device = target.burn();
     let mut random = Random(seed);
     let running = random.of(2..=5);
@@ -136,6 +149,7 @@ fn schedule(seed: u64, model: &Model, want: &[(Generation, Vec<Draw>)], target: 
         1 + seed as usize % pages
     };
     let mut engine = engine(model, limits, reserve, &device);
+    proposing(&mut engine, seed);
     let (mut draws, mut asked) = (Draws::new(), BTreeMap::new());
     let mut waiting = random.of(3..=5);
     while waiting > 0 || !engine.is_idle() {
@@ -160,6 +174,7 @@ fn schedule(seed: u64, model: &Model, want: &[(Generation, Vec<Draw>)], target: 
     Met {
         found: counts.found > 0,
         preempted: counts.preemptions > 0,
+        accepted: engine.proposals().accepted > 0,
     }
 }
 
@@ -183,18 +198,47 @@ fn no_schedule_changes_a_bit() {
     for target in Target::all() {
         let _alone = target.alone();
         let (name, device) = (target.name, target.burn());
-        let model = model(&device);
+        let model = model(MODEL, &device);
         let with_draws = |request: Generation| {
             let draws = alone(&model, &request, &device);
             (request, draws)
         };
         let want: Vec<_> = requests().into_iter().map(with_draws).collect();
         let seeds = FIRST..FIRST + schedules(name, deep);
-        let runs = seeds.map(|seed| schedule(seed, &model, &want, target));
+        let runs = seeds.map(|seed| schedule(seed, (&model, &|_, _| ()), &want, target));
         let met: Vec<Met> = runs.collect();
         let found = met.iter().filter(|met| met.found).count();
         let preempted = met.iter().filter(|met| met.preempted).count();
         assert!(found >= 1, "{name}: no schedule found a prompt again");
         assert!(preempted >= 1, "{name}: no schedule preempted a request");
+    }
+}
+
+/// One in three schedules again, in which tokens are proposed: by the model itself, by n-grams, and by a model that is mostly wrong.
+#[test]
+fn no_proposal_changes_a_bit() {
+    let deep = std::env::var("MOEBIUS_TEST_DEEP").is_ok_and(|value| value == "1");
+    for target in Target::all() {
+        let _alone = target.alone();
+        let (name, device) = (target.name, target.burn());
+        let [model, foreign] = [MODEL, FOREIGN].map(|name| model(name, &device));
+        let with_draws = |request: Generation| {
+            let draws = alone(&model, &request, &device);
+            (request, draws)
+        };
+        let want: Vec<_> = requests().into_iter().map(with_draws).collect();
+        let propose = |engine: &mut Engine, seed: u64| {
+            let most = 1 + (seed % 4) as usize;
+            let proposing = match (seed - FIRST) % 3 {
+                0 => engine.speculate_by_draft(model.clone(), most),
+                1 => engine.speculate_by_ngrams(Ngrams::new(3, most).unwrap()),
+                _ => engine.speculate_by_draft(foreign.clone(), most),
+            };
+            proposing.unwrap();
+        };
+        let seeds = FIRST..FIRST + schedules(name, deep).div_ceil(3);
+        let runs = seeds.map(|seed| schedule(seed, (&model, &propose), &want, target));
+        let accepted = runs.filter(|met| met.accepted).count();
+        assert!(accepted >= 1, "{name}: no proposed token was right");
     }
 }

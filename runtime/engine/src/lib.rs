@@ -12,6 +12,7 @@
 //! Scheduling doesn't change what is generated. If a model gives a position the same bits for any split of its sequence into steps and with
 //! any other requests in these steps, a request gets the same tokens alone, among others, after a hit in the prefix cache and after a
 //! preemption: no page is written by two requests, or after others may read it, and a draw depends only on a seed and the token's index.
+//! For the same reason proposed tokens ([`Engine::speculate_by_ngrams`], [`Engine::speculate_by_draft`]) save steps and change nothing.
 //!
 //! ```
 //! use moebius_engine::{History, Limits, Request, RequestId, Sampled, Sampling, Scheduler};
@@ -43,14 +44,23 @@
 //! # }
 //! ```
 
+mod constraint;
 mod engine;
+mod growing;
 mod pages;
 mod sampler;
 mod schedule;
+mod speculative;
 
-pub use engine::{Ended, Engine, EngineError, EngineOptions, Event, Experts, Generation, Launched};
+pub use constraint::{Allowed, Constraint, ConstraintError};
+pub use engine::{
+    Ended, Engine, EngineError, EngineOptions, Event, Experts, Generation, Launched, Queue,
+    StepSummary,
+};
+pub use moebius_model::LayerTokens;
 pub use pages::{PAGE, Usage};
 pub use sampler::{Draw, History, Logprobs, SampleError, Sampling, SamplingOptions, philox};
 pub use schedule::{
     Counts, Limits, Refused, Request, RequestId, Sampled, Scheduler, Step, StepError, Work,
 };
+pub use speculative::{Ngrams, Proposals};

@@ -293,3 +293,67 @@ fn a_step_may_be_abandoned_and_its_requests_cancelled() {
     assert!(matches!(nothing, Err(EngineError::Unfit(_))), "{nothing:?}");
     assert_eq!(all(&mut engine)[&other].0, want[1..]);
 }
+
+/// Convolutions need the values before a step's tokens again, which the abandoned step has replaced in a page that isn't full.
+#[test]
+fn every_step_with_convolutions_may_be_abandoned() {
+    let name = "decoder_lfm2_moe";
+    let requests = requests();
+    let want: Vec<_> = requests.iter().map(|of| alone(name, of)).collect();
+    let mut engine = engine(name, Limits::new(64, 23, 8));
+    let ids: Vec<RequestId> = requests
+        .into_iter()
+        .map(|request| engine.add(request).unwrap())
+        .collect();
+    let mut got = BTreeMap::<RequestId, Vec<Draw>>::new();
+    while let Some(launched) = engine.launch().unwrap() {
+        engine.abandon(launched);
+        for (id, event) in engine.step().unwrap() {
+            if let Event::Token(draw) = event {
+                got.entry(id).or_default().push(draw);
+            }
+        }
+    }
+    for (id, want) in ids.iter().zip(&want) {
+        assert_eq!(got[id], *want);
+    }
+}
+
+#[test]
+fn a_step_tells_its_tokens_and_who_began() {
+    let mut engine = engine("decoder_olmoe", Limits::new(16, 12, 1));
+    let requests = [generation(0, 20, 2), generation(1, 3, 1)];
+    let [first, second] = requests.map(|request| engine.add(request).unwrap());
+    let queue = |engine: &Engine| [engine.queue().running, engine.queue().waiting];
+    assert_eq!(queue(&engine), [0, 2]);
+    assert_eq!(engine.last_step().tokens, 0);
+    // A prompt in two pieces with the first token, the second token, then the other prompt.
+    let steps: [(usize, &[RequestId], [usize; 2]); 4] = [
+        (12, &[first], [1, 1]),
+        (8, &[], [1, 1]),
+        (1, &[], [0, 1]),
+        (3, &[second], [0, 0]),
+    ];
+    for (tokens, began, left) in steps {
+        engine.step().unwrap();
+        assert_eq!(engine.last_step().tokens, tokens);
+        assert_eq!(engine.last_step().began, began);
+        assert_eq!(queue(&engine), left);
+    }
+    assert!(engine.is_idle());
+}
+
+#[test]
+fn logits_without_a_cache_are_those_of_the_first_token() {
+    let mut engine = engine("decoder_olmoe", Limits::new(8, 64, 1));
+    let request = generation(0, 9, 1);
+    let logits = engine.last_logits(&request.prompt).unwrap();
+    let highest = logits.iter().copied().fold(f32::MIN, f32::max);
+    engine.add(request).unwrap();
+    let (draws, _) = all(&mut engine).pop_first().unwrap().1;
+    assert_eq!(logits[draws[0].id as usize], highest);
+    for unfit in [vec![], vec![1 << 30], vec![1; 129]] {
+        let refused = engine.last_logits(&unfit);
+        assert!(matches!(refused, Err(EngineError::Unfit(_))), "{refused:?}");
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use moebius_engine::{History, SampleError, Sampling, SamplingOptions, philox};
+use moebius_engine::{Allowed, History, SampleError, Sampling, SamplingOptions, philox};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -218,6 +218,38 @@ fn arbitrary_logits_are_sampled_as_naively() {
         prop_assert_eq!(logprobs.top.iter().map(|(id, _)| *id).collect::<Vec<_>>(), ids(&top));
         prop_assert!(logprobs.top.iter().all(|(id, ours)| near(*ours, of(*id))));
     });
+}
+
+#[test]
+fn only_allowed_tokens_are_drawn_with_the_probabilities_of_all() {
+    let logits = [3.0, 5.0, f32::NEG_INFINITY, 1.0, 2.0];
+    let history = history(&[1], &[3]);
+    for temperature in [0.0, 1.0] {
+        let options = with(|options| {
+            options.temperature = temperature;
+            options.top_k = 2;
+            options.logit_bias = [(1, 9.0)].into();
+            options.logprobs = Some(1);
+        });
+        let among = |allowed: &[u32], index: u64| {
+            let allowed: Allowed = allowed.iter().copied().collect();
+            sampling(&options).sample_among(Some(&allowed), &logits, &history, index)
+        };
+        for index in 0..200 {
+            // The two likeliest allowed tokens are left of all.
+            let draw = among(&[0, 3, 4, 70], index).unwrap();
+            assert!([0, 4].contains(&draw.id), "{draw:?}");
+            let all: f32 = logits.iter().map(|logit| logit.exp()).sum();
+            let logprobs = draw.logprobs.unwrap();
+            let chosen = logits[draw.id as usize] - all.ln();
+            assert!((logprobs.chosen - chosen).abs() < 1e-5, "{logprobs:?}");
+            assert_eq!(logprobs.top[0].0, 1);
+        }
+        for none in [&[][..], &[2][..], &[5, 64][..]] {
+            let refused = SampleError::NothingPossible { count: 5 };
+            assert_eq!(among(none, 0), Err(refused));
+        }
+    }
 }
 
 #[test]

@@ -304,3 +304,128 @@ fn results_must_be_those_of_the_step() {
     let both = [(1, [30, 31], Some(1)), (2, [10, 30], Some(0))];
     assert_eq!(parts(&run(&mut scheduler)), both);
 }
+
+/// A scheduler that makes room for three proposed tokens of each request.
+fn with_room(pages: usize, batch_tokens: usize, running: usize) -> Scheduler {
+    let mut scheduler = scheduler(pages, batch_tokens, running);
+    scheduler.make_room(3);
+    scheduler
+}
+
+/// For each part of a step: its request, its positions, and its room.
+fn rooms(step: &Step) -> Vec<(u64, [usize; 2], usize)> {
+    let rooms = step.work.iter().map(|work| {
+        let positions = [work.positions.start, work.positions.end];
+        (work.request.0, positions, work.room)
+    });
+    rooms.collect()
+}
+
+/// These tokens of request 1, in order.
+fn tokens(ids: &[u32]) -> Vec<Sampled> {
+    ids.iter()
+        .map(|id| Sampled::new(RequestId(1), *id))
+        .collect()
+}
+
+#[test]
+fn chosen_proposals_are_computed_and_others_forgotten() {
+    let mut scheduler = with_room(10, 40, 4);
+    scheduler.add(request(1, 14, 10)).unwrap();
+    let mut step = scheduler.step().unwrap();
+    // Three proposed tokens reach into a second page.
+    assert_eq!(rooms(&step), [(1, [0, 14], 3)]);
+    assert_eq!(step.work[0].pages, [0, 1]);
+    let work = &mut step.work[0];
+    work.propose(&[5, 6, 7, 8]);
+    assert_eq!((work.positions.clone(), work.room), (0..17, 0));
+    assert_eq!((work.proposal(), work.samples), (&[5, 6, 7][..], Some(0)));
+    // The first proposed token was right, the second wasn't: 15 tokens are computed, and the second page isn't needed.
+    assert_eq!(scheduler.complete(&tokens(&[5, 9])), Ok(vec![]));
+    assert_eq!(scheduler.usage().used, 1);
+    let step = scheduler.step().unwrap();
+    assert_eq!(parts(&step), [(1, [15, 16], Some(2))]);
+    assert_eq!(step.work[0].tokens, [9]);
+    assert_eq!(step.work[0].pages, [0, 1]);
+    // All proposed tokens were right: 19 tokens are computed, the first page is full, and others find it with these tokens.
+    assert_eq!(scheduler.complete(&tokens(&[1, 2, 3, 4])), Ok(vec![]));
+    assert_eq!(scheduler.usage().used, 2);
+    let mut like = vec![1; 14];
+    like.extend([5, 9, 8]);
+    scheduler.add(Request::new(RequestId(2), like, 1)).unwrap();
+    let step = scheduler.step().unwrap();
+    assert_eq!(
+        parts(&step),
+        [(1, [19, 20], Some(6)), (2, [16, 17], Some(0))]
+    );
+    // Of ten tokens, six are there and the next is chosen anyway, so that three may be proposed; the second request's only token is its last.
+    assert_eq!(rooms(&step), [(1, [19, 20], 3), (2, [16, 17], 0)]);
+    let ended = [&tokens(&[1, 2, 3, 4])[..], &[Sampled::new(RequestId(2), 0)]].concat();
+    let ended = scheduler.complete(&ended).unwrap();
+    assert_eq!(ended, [1, 2].map(RequestId));
+    assert_eq!(scheduler.usage().used, 0);
+}
+
+#[test]
+fn a_last_token_may_be_among_proposed_ones() {
+    let mut scheduler = with_room(10, 40, 4);
+    scheduler.add(request(1, 15, 10)).unwrap();
+    scheduler.step().unwrap();
+    let last = [tokens(&[5]), vec![Sampled::last(RequestId(1), 6)]].concat();
+    assert_eq!(scheduler.complete(&last), Ok(vec![RequestId(1)]));
+    // The page with the fifteen tokens of the prompt and the proposed one is full and stays cached.
+    let usage = scheduler.usage();
+    assert_eq!([usage.free, usage.cached, usage.used], [9, 1, 0]);
+}
+
+#[test]
+fn proposals_take_only_what_is_left() {
+    // What the requests' own tokens leave of a step's five goes to the first one's proposals.
+    let mut scheduler = with_room(10, 5, 2);
+    scheduler.add(request(1, 2, 9)).unwrap();
+    scheduler.add(request(2, 2, 9)).unwrap();
+    assert_eq!(
+        rooms(&run(&mut scheduler)),
+        [(1, [0, 2], 1), (2, [0, 2], 0)]
+    );
+    assert_eq!(
+        rooms(&run(&mut scheduler)),
+        [(1, [2, 3], 3), (2, [2, 3], 0)]
+    );
+    // A piece of a prompt has no room, and a request near its end has room for all tokens but the last.
+    let mut scheduler = with_room(10, 5, 2);
+    scheduler.add(request(1, 7, 2)).unwrap();
+    assert_eq!(rooms(&run(&mut scheduler)), [(1, [0, 5], 0)]);
+    assert_eq!(rooms(&run(&mut scheduler)), [(1, [5, 7], 1)]);
+    // Where no page is left, the present one is filled, and nobody is preempted.
+    let mut scheduler = with_room(3, 40, 2);
+    scheduler.add(request(1, 14, 10)).unwrap();
+    scheduler.add(request(2, 14, 9)).unwrap();
+    let step = scheduler.step().unwrap();
+    assert_eq!(rooms(&step), [(1, [0, 14], 3), (2, [0, 14], 2)]);
+    assert_eq!(scheduler.usage().free, 0);
+    // An abandoned step gives the pages of proposals back.
+    assert!(scheduler.abandon());
+    assert_eq!(scheduler.usage().free, 1);
+    assert_eq!(rooms(&scheduler.step().unwrap()), rooms(&step));
+    scheduler.abandon();
+    // Without room, nothing may be proposed.
+    scheduler.make_room(0);
+    let mut step = scheduler.step().unwrap();
+    step.work[0].propose(&[1]);
+    assert_eq!(step.work[0].tokens.len(), 14);
+}
+
+#[test]
+fn results_of_proposals_must_have_room() {
+    let mut scheduler = with_room(10, 40, 4);
+    scheduler.add(request(1, 30, 5)).unwrap();
+    scheduler.step().unwrap();
+    let unexpected = Err(StepError::Unexpected(RequestId(1)));
+    assert_eq!(scheduler.complete(&tokens(&[0; 5])), unexpected);
+    let after_the_last = [vec![Sampled::last(RequestId(1), 6)], tokens(&[5])].concat();
+    assert_eq!(scheduler.complete(&after_the_last), unexpected);
+    let missing = Err(StepError::Missing(RequestId(1)));
+    assert_eq!(scheduler.complete(&[]), missing);
+    assert_eq!(scheduler.complete(&tokens(&[0; 4])), Ok(vec![]));
+}

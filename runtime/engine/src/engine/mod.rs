@@ -2,6 +2,7 @@
 
 mod launched;
 mod options;
+mod proposing;
 
 pub use launched::{Experts, Launched};
 pub use options::EngineOptions;
@@ -9,13 +10,16 @@ pub use options::EngineOptions;
 use std::collections::{BTreeMap, HashMap};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use moebius::attention::{Pages, Span};
-use moebius_model::decoder::{Cache, Logits, Model};
+use moebius::attention::{CacheFormat, Span};
+use moebius_model::decoder::{Logits, Model};
 use moebius_model::{ExpertLoad, LayerTokens, NoRoom};
 use moebius_ops::Mismatch;
 
+use crate::constraint::Constraint;
+use crate::growing::GrowingCache;
 use crate::pages::PAGE;
 use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Step, Work};
+use crate::speculative::{Proposals, Proposer};
 use crate::{Counts, Draw, History, Refused, SampleError, Sampling, StepError, Usage};
 use launched::Computed;
 
@@ -32,6 +36,8 @@ pub struct Generation {
     pub ends: Vec<u32>,
     /// Salt of the prefix cache, see [`Request::salt`].
     pub salt: Vec<u8>,
+    /// What restricts the tokens, if anything does.
+    pub constraint: Option<Box<dyn Constraint>>,
 }
 
 impl Generation {
@@ -43,6 +49,7 @@ impl Generation {
             sampling: Sampling::greedy(),
             ends: Vec::new(),
             salt: Vec::new(),
+            constraint: None,
         }
     }
 
@@ -57,6 +64,12 @@ impl Generation {
         self.ends.extend(ends);
         self
     }
+
+    /// This generation with a restriction of its tokens, which also ends the answer when it is complete.
+    pub fn with_constraint(mut self, constraint: Box<dyn Constraint>) -> Self {
+        self.constraint = Some(constraint);
+        self
+    }
 }
 
 /// Result of a step for a request.
@@ -68,14 +81,32 @@ pub enum Event {
     End(Ended),
 }
 
+/// Numbers of an engine's requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// Requests that have begun, and have pages.
+    pub running: usize,
+    /// Requests that have not begun, or gave up their pages.
+    pub waiting: usize,
+}
+
+/// What a step was made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepSummary {
+    /// Tokens that were computed, of prompts and of answers.
+    pub tokens: usize,
+    /// Requests that began in the step, or began again after they gave up their pages.
+    pub began: Vec<RequestId>,
+}
+
 /// Reason why an answer ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
-    /// The model chose a token that ends the answer.
+    /// The model chose a token that ends the answer, or the answer is all that its constraint allows.
     Stop,
     /// The answer has the largest number of tokens.
     Length,
-    /// No token can be chosen from the logits.
+    /// No token can be chosen from the logits, or the constraint can't go on.
     Failed(SampleError),
     /// The device has no memory for the request's next tokens, even without other requests. The tokens so far are valid.
     NoRoom(NoRoom),
@@ -89,12 +120,17 @@ pub enum Ended {
 /// The cache begins small ([`EngineOptions::reserve`]) and doubles when tokens need more pages, up to [`Limits::pages`]. Where the device has
 /// no memory for that, requests share the pages that there are, as if there could be no more; a request that lacks pages without any other
 /// ends with [`Ended::NoRoom`]. Each new request lets the cache try to grow again.
+///
+/// With [`Engine::speculate_by_ngrams`] or [`Engine::speculate_by_draft`] a step may give a request several tokens, which are those that it
+/// would have got one by one. Who cancels a request because of a token ignores the request's later events of the same step.
 #[derive(Debug)]
 pub struct Engine {
     model: Model,
-    cache: Cache,
+    cache: GrowingCache,
     device: Device,
     limits: Limits,
+    /// Format of cached keys and values, and number of pages that a cache has from the start.
+    first: (CacheFormat, usize),
     scheduler: Scheduler,
     active: HashMap<RequestId, Active>,
     next: u64,
@@ -104,6 +140,11 @@ pub struct Engine {
     ended: Vec<(RequestId, Event)>,
     /// Counts of the tokens of each expert, if they are counted.
     experts: Option<ExpertLoad>,
+    /// The way to propose tokens, if any are proposed.
+    proposer: Option<Proposer>,
+    proposals: Proposals,
+    /// Summary of the last finished step.
+    last: StepSummary,
 }
 
 /// State for choosing the tokens of a request.
@@ -114,6 +155,24 @@ struct Active {
     ends: Vec<u32>,
     /// Number of tokens that may still be generated.
     left: usize,
+    /// Salt of the prefix cache.
+    salt: Vec<u8>,
+    /// What restricts the tokens.
+    constraint: Option<Box<dyn Constraint>>,
+}
+
+impl Active {
+    /// Chooses token number `place` as the constraint allows it, and returns whether the answer is complete with it.
+    fn draw(&mut self, logits: &[f32], place: u64) -> Result<(Draw, bool), SampleError> {
+        let (sampling, history) = (&self.sampling, &self.history);
+        let Some(constraint) = &mut self.constraint else {
+            return Ok((sampling.sample(logits, history, place)?, false));
+        };
+        let allowed = constraint.allowed()?;
+        let draw = sampling.sample_among(Some(&allowed), logits, history, place)?;
+        let complete = constraint.push(draw.id)?;
+        Ok((draw, complete))
+    }
 }
 
 impl Engine {
@@ -124,20 +183,22 @@ impl Engine {
     /// outgrow a chunk in which the model attends, and if the device can't hold the cache's first pages.
     pub fn new(model: Model, options: EngineOptions, device: &Device) -> Result<Self, EngineError> {
         options.memory(model.spec())?;
-        let (limits, first) = (options.limits, options.first());
-        let pages = Pages::paged(0, first, longest(&limits, first));
-        let pages = pages.map_err(moebius_model::Error::from)?;
-        let cache = Cache::new(model.spec(), pages, options.format, device)?.up_to(limits.longest);
+        let limits = options.limits;
+        let first = (options.format, options.first());
         Ok(Self {
-            cache,
+            cache: GrowingCache::new(model.spec(), limits, first, device)?,
             device: device.clone(),
             scheduler: Scheduler::new(limits)?,
             limits,
+            first,
             active: HashMap::new(),
             next: 0,
             no_room: None,
             ended: Vec::new(),
             experts: None,
+            proposer: None,
+            proposals: Proposals::default(),
+            last: StepSummary::default(),
             model,
         })
     }
@@ -147,9 +208,10 @@ impl Engine {
         &self.model
     }
 
-    /// Bytes of the cache as it is now.
+    /// Bytes of the cache as it is now, and of the cache of a draft model, if there is one.
     pub fn cache_bytes(&self) -> usize {
-        self.cache.bytes()
+        let draft = self.proposer.as_ref().map_or(0, Proposer::cache_bytes);
+        self.cache.now().bytes() + draft
     }
 
     /// Adds a request, which begins after all earlier requests.
@@ -157,24 +219,25 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Refused`] for a request that could never run, [`EngineError::Unfit`] for a token that isn't in the vocabulary.
     pub fn add(&mut self, generation: Generation) -> Result<RequestId, EngineError> {
-        let vocabulary = self.model.embedding.dims()[0];
-        let known = |token: &&u32| (**token as usize) < vocabulary;
-        if let Some(token) = generation.prompt.iter().find(|token| !known(token)) {
-            let fits = format!("less than {vocabulary}");
-            Mismatch::unless(false, "token of a prompt", fits, token)?;
-        }
+        self.check_tokens(&generation.prompt)?;
         let id = RequestId(self.next);
         let history = History::new(&generation.prompt);
         let request = Request::new(id, generation.prompt, generation.most_new);
-        self.scheduler.add(request.with_salt(generation.salt))?;
+        let request = request.with_salt(generation.salt.as_slice());
+        self.scheduler.add(request)?;
         // Memory may have become free.
         self.scheduler.limit(self.limits.pages);
+        if let Some(proposer) = &mut self.proposer {
+            proposer.try_again();
+        }
         self.next += 1;
         let active = Active {
             history,
             sampling: generation.sampling,
             ends: generation.ends,
             left: generation.most_new,
+            salt: generation.salt,
+            constraint: generation.constraint,
         };
         self.active.insert(id, active);
         Ok(id)
@@ -203,9 +266,49 @@ impl Engine {
         self.scheduler.counts()
     }
 
+    /// Numbers of requests by whether they have begun.
+    pub fn queue(&self) -> Queue {
+        Queue {
+            running: self.scheduler.running().count(),
+            waiting: self.scheduler.waiting().count(),
+        }
+    }
+
+    /// What the last finished step was made of; nothing before the first.
+    pub fn last_step(&self) -> &StepSummary {
+        &self.last
+    }
+
+    /// Computes the logits \[V\] of the token after `tokens` in one pass without the cache, and waits for them.
+    ///
+    /// # Errors
+    /// [`EngineError::Unfit`] for no tokens, more than a request may have, or one that isn't in the vocabulary, and [`EngineError::Model`] if
+    /// the device can't compute.
+    pub fn last_logits(&self, tokens: &[u32]) -> Result<Vec<f32>, EngineError> {
+        let fits = (1..=self.limits.longest).contains(&tokens.len());
+        let expected = format_args!("1 to {}", self.limits.longest);
+        Mismatch::unless(fits, "tokens before the logits", expected, tokens.len())?;
+        self.check_tokens(tokens)?;
+        Ok(self.model.last_logits(tokens, &self.device)?)
+    }
+
+    /// Checks that tokens are in the vocabulary.
+    fn check_tokens(&self, tokens: &[u32]) -> Result<(), Mismatch> {
+        let vocabulary = self.model.embedding.dims()[0];
+        let known = |token: &&u32| (**token as usize) < vocabulary;
+        match tokens.iter().find(|token| !known(token)) {
+            Some(token) => {
+                let fits = format!("less than {vocabulary}");
+                Err(Mismatch::new("token of a prompt", fits, token))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Starts counting, on the device, how many of the computed tokens each expert gets. Returns whether the model has experts.
     ///
-    /// Tokens found in the prefix cache aren't computed and not counted; tokens of a preempted request are computed and counted again.
+    /// Tokens found in the prefix cache aren't computed and not counted; tokens of a preempted request are computed and counted again, and
+    /// proposed tokens are counted, whether they are accepted or not.
     pub fn count_experts(&mut self) -> bool {
         self.experts = ExpertLoad::of(self.model.spec());
         self.experts.is_some()
@@ -221,8 +324,8 @@ impl Engine {
         Ok(read.transpose()?.unwrap_or_default())
     }
 
-    /// Computes one step: the next token of every running request, or a piece of its prompt. Returns the events in the order of the
-    /// requests.
+    /// Computes one step: the next token of every running request, and those that were proposed behind it, or a piece of its prompt. Returns
+    /// the events in the order of the requests.
     ///
     /// # Errors
     /// [`EngineError::Model`] if the model can't be run; the step then has no effect.
@@ -244,7 +347,8 @@ impl Engine {
     }
 
     /// Queues one step on the device without waiting; `None` if there are no requests. Programs that can't block read the data that
-    /// [`Launched::reads`] lists, and pass it to [`Engine::finish`]. Meanwhile, requests can be added and cancelled.
+    /// [`Launched::reads`] lists, and pass it to [`Engine::finish`]. Meanwhile, requests can be added and cancelled. With a draft model, this
+    /// waits for the draft's tokens.
     ///
     /// # Errors
     /// As [`Engine::step`], and [`EngineError::Step`] if the previous step was neither finished nor abandoned.
@@ -257,9 +361,13 @@ impl Engine {
         &mut self,
         then: &mut dyn FnMut(&Computed) -> Result<(), EngineError>,
     ) -> Result<Option<Launched>, EngineError> {
-        let step = self.scheduled()?;
+        let mut step = self.scheduled()?;
         if step.work.is_empty() && self.ended.is_empty() {
             return Ok(None);
+        }
+        if let Err(error) = self.propose(&mut step) {
+            self.scheduler.abandon();
+            return Err(error);
         }
         let mut all = Vec::new();
         for parts in groups(&step.work) {
@@ -268,7 +376,7 @@ impl Engine {
             match computed {
                 Ok(computed) => all.push(computed),
                 Err(error) => {
-                    self.scheduler.abandon();
+                    self.go_back();
                     return Err(error);
                 }
             }
@@ -290,11 +398,11 @@ impl Engine {
                 self.ended.push((id, Event::End(Ended::NoRoom(error))));
                 continue;
             }
-            match self.grow(self.scheduler.pages_reached()) {
+            match self.cache.grow(self.scheduler.pages_reached()) {
                 Ok(()) => return Ok(step),
                 Err(moebius_model::Error::NoRoom(error)) => {
                     self.scheduler.abandon();
-                    self.scheduler.limit(self.cache.page_count());
+                    self.scheduler.limit(self.cache.now().page_count());
                     self.no_room = Some(error);
                 }
                 Err(error) => {
@@ -302,24 +410,6 @@ impl Engine {
                     return Err(error.into());
                 }
             }
-        }
-    }
-
-    /// Makes the cache large enough for `needed` pages: twice as large as it is, as far as the limit allows, or if the device has no memory
-    /// for that, by half of what would fit, so that there is memory left for other things.
-    fn grow(&mut self, needed: usize) -> Result<(), moebius_model::Error> {
-        let now = self.cache.page_count();
-        if needed <= now {
-            return Ok(());
-        }
-        let twice = needed.max(2 * now).min(self.limits.pages);
-        let mut grow = |pages| self.cache.grow(pages, longest(&self.limits, pages));
-        match grow(twice) {
-            Err(moebius_model::Error::NoRoom(NoRoom { tokens, .. })) if twice > needed => {
-                let fits = tokens as usize / PAGE;
-                grow(needed.max(needed.midpoint(fits)).min(twice))
-            }
-            grown => grown,
         }
     }
 
@@ -341,24 +431,27 @@ impl Engine {
         };
         let (mut events, mut sampled) = (std::mem::take(&mut self.ended), Vec::new());
         for (work, logits) in launched.step.work.iter().zip(&logits) {
-            let (Some(place), Some(logits)) = (work.samples, logits) else {
-                continue;
-            };
-            self.choose(work.request, place, logits, &mut events, &mut sampled);
+            self.verify(work, logits, &mut events, &mut sampled);
         }
         if !launched.step.work.is_empty() {
             self.scheduler.complete(&sampled)?;
         }
+        self.last = launched.summary();
         Ok(events)
     }
 
     /// Abandons a step whose results can't be read: its requests return to their earlier state, and the step is computed again.
     pub fn abandon(&mut self, launched: Launched) {
         drop(launched);
-        self.scheduler.abandon();
+        self.go_back();
     }
 
-    /// Chooses token number `place` of a request, and adds the events.
+    /// Abandons the step under way, of which the cache may hold something: what it kept of the tokens before may be gone.
+    fn go_back(&mut self) {
+        self.scheduler.rewind(self.cache.now().shortened_to());
+    }
+
+    /// Chooses token number `place` of a request, and adds the events. Returns the token unless the request ended.
     fn choose(
         &mut self,
         id: RequestId,
@@ -366,24 +459,26 @@ impl Engine {
         logits: &[f32],
         events: &mut Vec<(RequestId, Event)>,
         sampled: &mut Vec<Sampled>,
-    ) {
-        let Some(active) = self.active.get_mut(&id) else {
-            return;
-        };
-        let drawn = active
-            .sampling
-            .sample(logits, &active.history, place as u64);
-        let ended = match drawn {
-            Ok(draw) if active.ends.contains(&draw.id) => {
+    ) -> Option<u32> {
+        let active = self.active.get_mut(&id)?;
+        let mut token = None;
+        let ended = match active.draw(logits, place as u64) {
+            Ok((draw, _)) if active.ends.contains(&draw.id) => {
                 sampled.push(Sampled::last(id, draw.id));
                 Some(Ended::Stop)
             }
-            Ok(draw) => {
+            Ok((draw, complete)) => {
+                token = Some(draw.id);
                 active.history.push(draw.id);
                 active.left -= 1;
-                sampled.push(Sampled::new(id, draw.id));
+                let full = (active.left == 0).then_some(Ended::Length);
+                let ended = complete.then_some(Ended::Stop).or(full);
+                sampled.push(Sampled {
+                    last: ended.is_some(),
+                    ..Sampled::new(id, draw.id)
+                });
                 events.push((id, Event::Token(draw)));
-                (active.left == 0).then_some(Ended::Length)
+                ended
             }
             Err(error) => {
                 self.scheduler.cancel(id);
@@ -393,7 +488,9 @@ impl Engine {
         if let Some(ended) = ended {
             self.active.remove(&id);
             events.push((id, Event::End(ended)));
+            return None;
         }
+        token
     }
 
     /// Queues the parts of a step that have the same number of tokens on the device.
@@ -404,21 +501,27 @@ impl Engine {
         let shape = [works.len(), tokens.len() / works.len()];
         let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens, shape), &self.device);
         let spans = works.iter().map(|work| Span {
-            pages: &work.pages,
+            pages: &work.pages[..work.positions.end.div_ceil(PAGE)],
             start: work.positions.start,
             end: work.positions.end,
         });
         let spans: Vec<Span<'_>> = spans.collect();
-        let Logits { logits, routing } = self.model.last_of(tokens, &spans, &mut self.cache)?;
+        // Pieces that end before the prompt's last token choose no token.
+        let choosing = works.iter().filter(|work| work.samples.is_some());
+        let last = choosing.map(|work| 1 + work.proposed).max();
+        let cache = self.cache.now_mut();
+        let computed = self
+            .model
+            .last_few_of(tokens, last.unwrap_or(1), &spans, cache)?;
+        let Logits { logits, routing } = computed;
         if let Some(experts) = &mut self.experts {
             experts.add(&routing)?;
         }
-        // Pieces that end before the prompt's last token choose no token.
-        let chooses = works.iter().any(|work| work.samples.is_some());
         Ok(Computed {
             parts,
             tokens: shape[1],
-            logits: chooses.then_some(logits),
+            last: last.unwrap_or(1),
+            logits: last.map(|_| logits),
             experts: routing.into_iter().map(|of| of.indices).collect(),
         })
     }
@@ -445,13 +548,8 @@ pub enum EngineError {
     Device(String),
 }
 
-/// Number of tokens that the longest request may have in a cache of `pages` pages.
-fn longest(limits: &Limits, pages: usize) -> usize {
-    limits.longest.min(pages.saturating_mul(PAGE))
-}
-
-/// Groups the parts of a step by their number of new tokens: all parts with one token form one call of the model, while pieces of prompts
-/// are mostly alone. Grouping doesn't change a token's bits.
+/// Groups the parts of a step by their number of new tokens, with proposed ones: all parts with one token form one call of the model, while
+/// pieces of prompts are mostly alone. Grouping doesn't change a token's bits.
 fn groups(work: &[Work]) -> Vec<Vec<usize>> {
     let mut by_length = BTreeMap::<usize, Vec<usize>>::new();
     for (at, work) in work.iter().enumerate() {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use moebius_ops::{Fault, Mismatch};
 
+use crate::constraint::{Allowed, ConstraintError};
 use candidates::{Candidates, MOST_IDS, word};
 
 /// A sampler of tokens, with checked options.
@@ -59,6 +60,9 @@ pub enum SampleError {
         /// Number of logits.
         count: usize,
     },
+    /// The constraint of the request can't tell which tokens may come next.
+    #[error(transparent)]
+    Constraint(#[from] ConstraintError),
 }
 
 impl Sampling {
@@ -99,7 +103,22 @@ impl Sampling {
         history: &History,
         index: u64,
     ) -> Result<Draw, SampleError> {
-        let scores = self.scores(logits, history)?;
+        self.sample_among(None, logits, history, index)
+    }
+
+    /// Chooses like [`Sampling::sample`], but from `allowed` tokens alone if there are some: as if the logits of all others were −∞. The
+    /// reported log-probabilities are those of the unchanged logits.
+    ///
+    /// # Errors
+    /// As [`Sampling::sample`], and [`SampleError::NothingPossible`] if no allowed token has a logit above −∞.
+    pub fn sample_among(
+        &self,
+        allowed: Option<&Allowed>,
+        logits: &[f32],
+        history: &History,
+        index: u64,
+    ) -> Result<Draw, SampleError> {
+        let scores = self.scores(allowed, logits, history)?;
         let id = if self.options.temperature == 0.0 {
             highest(&scores)
         } else {
@@ -121,7 +140,7 @@ impl Sampling {
         logits: &[f32],
         history: &History,
     ) -> Result<Vec<(u32, f64)>, SampleError> {
-        let scores = self.scores(logits, history)?;
+        let scores = self.scores(None, logits, history)?;
         if self.options.temperature == 0.0 {
             return Ok(vec![(highest(&scores), 1.0)]);
         }
@@ -131,10 +150,23 @@ impl Sampling {
         Ok(share.collect())
     }
 
-    /// The logits after biases and penalties, without NaN and +∞, and with at least one value above −∞.
-    fn scores(&self, logits: &[f32], history: &History) -> Result<Vec<f32>, SampleError> {
+    /// The logits of allowed tokens after biases and penalties, without NaN and +∞, and with at least one value above −∞.
+    fn scores(
+        &self,
+        allowed: Option<&Allowed>,
+        logits: &[f32],
+        history: &History,
+    ) -> Result<Vec<f32>, SampleError> {
         check(logits)?;
         let mut scores = logits.to_vec();
+        if let Some(allowed) = allowed {
+            for (id, score) in (0..).zip(&mut scores) {
+                if !allowed.contains(id) {
+                    *score = f32::NEG_INFINITY;
+                }
+            }
+            check(&scores)?;
+        }
         let vocabulary = scores.len();
         let unknown = |what, id| SampleError::UnknownId {
             what,

@@ -18,6 +18,9 @@ use request::{Sequence, UnderWay, pair};
 /// of the step's remaining tokens as it needs: prompts are cut where the step is full. When pages run out, cached pages without users are
 /// evicted; after these, the request that was admitted last is preempted: it gives up its pages and waits again, before all others, and the
 /// step admits no request. The first request always continues, so all requests end.
+///
+/// What a step has left, of its tokens and of the pages, makes room for tokens that the caller proposes ([`Scheduler::make_room`]): no request
+/// waits for a proposal, is cut or loses its pages for one. After the step, the pages of proposed tokens that weren't chosen are given back.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     limits: Limits,
@@ -27,6 +30,8 @@ pub struct Scheduler {
     waiting: VecDeque<Sequence>,
     /// The step that is being computed.
     under_way: Option<Vec<UnderWay>>,
+    /// Largest number of proposed tokens of a request in a step.
+    proposed: usize,
     counts: Counts,
 }
 
@@ -54,8 +59,15 @@ impl Scheduler {
             running: Vec::new(),
             waiting: VecDeque::new(),
             under_way: None,
+            proposed: 0,
             counts: Counts::default(),
         })
+    }
+
+    /// Makes room in later steps for up to `tokens` proposed tokens of each request that chooses a token ([`Work::propose`]); 0, as at the
+    /// start, for none.
+    pub fn make_room(&mut self, tokens: usize) {
+        self.proposed = tokens;
     }
 
     /// Adds a request, which begins after all earlier requests.
@@ -103,12 +115,14 @@ impl Scheduler {
         let mut step = Step::default();
         let left = self.go_on(&mut step);
         if step.preempted.is_empty() {
-            self.admit(&mut step, left);
+            let left = self.admit(&mut step, left);
+            self.give_room(&mut step, left);
         }
         let parts = step.work.iter().map(|work| UnderWay {
             id: work.request,
             end: work.positions.end,
             samples: work.samples.is_some(),
+            room: work.room,
         });
         self.under_way = (!step.work.is_empty()).then(|| parts.collect());
         Ok(step)
@@ -116,6 +130,9 @@ impl Scheduler {
 
     /// Completes the step under way with the chosen tokens, one for each request that chooses a token in it, in any order. Returns the
     /// requests that ended, either with their last token or because they may have no more.
+    ///
+    /// A request with proposed tokens may have more than one, in their order. All but the last of them must be the first proposed ones, whose
+    /// keys and values the step computed; what it computed of the other proposed tokens is forgotten, and no request finds it.
     ///
     /// # Errors
     /// [`StepError`] if no step is under way, or the tokens don't match it; the step then stays under way.
@@ -127,16 +144,23 @@ impl Scheduler {
         for part in self.under_way.take().unwrap_or_default() {
             let at = self.place(part.id);
             let at = at.unwrap_or_else(|| unreachable!("requests stay while they are in a step"));
-            self.advance(at, part.end);
-            let sequence = &mut self.running[at];
+            let chosen: &[Sampled] = tokens.get(&part.id).map_or(&[], Vec::as_slice);
+            let ids = chosen.iter().map(|sampled| sampled.token);
+            self.running[at].tokens.extend(ids);
+            // Keys and values of the last chosen token aren't computed yet.
+            let end = part.end + chosen.len().saturating_sub(1);
+            self.advance(at, end);
+            if part.room > 0 {
+                self.shorten(at, end);
+            }
+            let sequence = &self.running[at];
             if sequence.cancelled {
                 self.end(at);
-            } else if let Some(sampled) = tokens.get(&part.id) {
-                sequence.tokens.push(sampled.token);
-                if sampled.last || sequence.is_complete() {
-                    self.end(at);
-                    ended.push(part.id);
-                }
+            } else if let Some(last) = chosen.last()
+                && (last.last || sequence.is_complete())
+            {
+                self.end(at);
+                ended.push(part.id);
             }
         }
         Ok(ended)
@@ -145,12 +169,30 @@ impl Scheduler {
     /// Abandons the step under way, of which nothing was computed: its requests return to their earlier state, except for those that were
     /// cancelled meanwhile. Returns whether there was a step.
     pub fn abandon(&mut self) -> bool {
+        let parts = self.under_way.take();
+        for part in parts.iter().flatten().filter(|part| part.room > 0) {
+            if let Some(at) = self.place(part.id) {
+                self.shorten(at, part.end);
+            }
+        }
         for at in (0..self.running.len()).rev() {
             if self.running[at].cancelled {
                 self.end(at);
             }
         }
-        self.under_way.take().is_some()
+        parts.is_some()
+    }
+
+    /// Abandons the step under way as [`Self::abandon`] does, although some of it may have been computed: its requests go back to multiples
+    /// of `tokens` tokens, up to which their pages still hold what a step needs.
+    pub(crate) fn rewind(&mut self, tokens: usize) {
+        let parts = self.under_way.as_deref().unwrap_or_default();
+        for sequence in &mut self.running {
+            if parts.iter().any(|part| part.id == sequence.id) {
+                sequence.computed -= sequence.computed % tokens;
+            }
+        }
+        self.abandon();
     }
 
     /// Whether there are no requests.
@@ -200,6 +242,12 @@ impl Scheduler {
         self.pages.limit(pages);
     }
 
+    /// The tokens of a running request so far: its prompt, and those that were chosen.
+    pub(crate) fn tokens(&self, id: RequestId) -> Option<&[u32]> {
+        let at = self.place(id)?;
+        Some(&self.running[at].tokens)
+    }
+
     /// The request that arrived before all others.
     pub(crate) fn first(&self) -> Option<RequestId> {
         let running = self.running.first();
@@ -241,11 +289,11 @@ impl Scheduler {
         self.waiting.push_front(last);
     }
 
-    /// Admits waiting requests while there is room.
-    fn admit(&mut self, step: &mut Step, mut left: usize) {
+    /// Admits waiting requests while there is room, and returns how many of the step's tokens are left.
+    fn admit(&mut self, step: &mut Step, mut left: usize) -> usize {
         while left > 0 && self.running.len() < self.limits.running {
             let Some(sequence) = self.waiting.front_mut() else {
-                return;
+                break;
             };
             let total = sequence.tokens.len();
             // The last token is always computed, as its logits are needed and no page holds them.
@@ -260,7 +308,7 @@ impl Scheduler {
             };
             let available = self.pages.usage().available() - self.pages.idle(&found);
             if missing + reserve > available {
-                return;
+                break;
             }
             self.pages.share(&found);
             sequence.pages = found;
@@ -277,6 +325,35 @@ impl Scheduler {
             step.work.push(part(sequence, end));
             self.running.extend(self.waiting.pop_front());
         }
+        left
+    }
+
+    /// Gives the requests that choose a token room for proposed ones, of the `left` tokens of the step and of pages without users.
+    fn give_room(&mut self, step: &mut Step, mut left: usize) {
+        for work in &mut step.work {
+            let (Some(index), Some(at)) = (work.samples, self.place(work.request)) else {
+                continue;
+            };
+            let sequence = &mut self.running[at];
+            // Keys and values of the last token that a request may have are never computed.
+            let most = sequence.most_new - index - 1;
+            let wanted = work.positions.end + most.min(self.proposed).min(left);
+            let missing = wanted.div_ceil(PAGE).saturating_sub(sequence.pages.len());
+            sequence
+                .pages
+                .extend(self.pages.take(missing).unwrap_or_default());
+            let end = wanted.min(sequence.pages.len() * PAGE);
+            work.room = end - work.positions.end;
+            work.pages = sequence.pages[..end.div_ceil(PAGE)].to_vec();
+            left -= work.room;
+        }
+    }
+
+    /// Gives back the pages that a running request has behind its first `tokens` tokens.
+    fn shorten(&mut self, at: usize, tokens: usize) {
+        let pages = &mut self.running[at].pages;
+        let behind = pages.split_off(pages.len().min(tokens.div_ceil(PAGE)));
+        self.pages.release(&behind);
     }
 
     /// Advances a request whose tokens up to `end` have been computed, and publishes its full pages.
@@ -310,6 +387,8 @@ fn part(sequence: &Sequence, end: usize) -> Work {
         tokens: sequence.tokens[sequence.computed..end].to_vec(),
         pages: sequence.pages[..end.div_ceil(PAGE)].to_vec(),
         samples: (end == sequence.tokens.len()).then(|| sequence.generated()),
+        room: 0,
+        proposed: 0,
     }
 }
 

@@ -169,7 +169,7 @@ pub(super) struct Sequence {
     pub(super) tokens: Vec<u32>,
     /// Number of prompt tokens.
     prompt: usize,
-    most_new: usize,
+    pub(super) most_new: usize,
     /// Number of tokens from the first whose keys and values are in `pages`.
     pub(super) computed: usize,
     /// Pages of the tokens in order; empty while the request waits.
@@ -239,11 +239,34 @@ pub struct Work {
     pub positions: Range<usize>,
     /// Tokens at these positions.
     pub tokens: Vec<u32>,
-    /// Pages of the sequence up to the last of these positions. Only the pages of `positions` are written, and no other request has them.
-    /// Between steps a full page may be replaced by another one with the same contents.
+    /// Pages of the sequence up to the last of these positions, and of the `room` behind them. Only the pages from the first of `positions`
+    /// on are written, and no other request has them. Between steps a full page may be replaced by another one with the same contents.
     pub pages: Vec<u32>,
-    /// Index (from 0) of the generated token that the logits of the last position choose; `None` where more of its tokens follow.
+    /// Index (from 0) of the generated token that the logits of the last position choose, or of the last one before the proposed tokens;
+    /// `None` where more of its tokens follow.
     pub samples: Option<usize>,
+    /// Number of tokens that [`Work::propose`] may still add.
+    pub room: usize,
+    /// Number of the last of `tokens` that are proposed; 0 in a step that the scheduler has just made.
+    pub proposed: usize,
+}
+
+impl Work {
+    /// Adds the first of `tokens`, as many as there is room for, as a proposal of the request's next tokens. They are computed with the step,
+    /// and the logits before each of them and of the last choose tokens, in order, as long as the chosen tokens are the proposed ones: see
+    /// [`Scheduler::complete`](super::Scheduler::complete).
+    pub fn propose(&mut self, tokens: &[u32]) {
+        let taken = &tokens[..tokens.len().min(self.room)];
+        self.tokens.extend(taken);
+        self.positions.end += taken.len();
+        self.proposed += taken.len();
+        self.room -= taken.len();
+    }
+
+    /// The proposed tokens.
+    pub fn proposal(&self) -> &[u32] {
+        &self.tokens[self.tokens.len() - self.proposed..]
+    }
 }
 
 /// A token that was chosen for a request.
@@ -289,7 +312,7 @@ pub enum StepError {
     /// The token of a request is missing.
     #[error("results: expected a token of request {}, got none", .0.0)]
     Missing(RequestId),
-    /// A token is unexpected: its request has one already, or chooses none in this step.
+    /// A token is unexpected: its request chooses no token, or no further one, in this step.
     #[error("results: expected tokens that the step chooses, got one of request {} that it doesn't", .0.0)]
     Unexpected(RequestId),
 }
@@ -298,33 +321,38 @@ pub enum StepError {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnderWay {
     pub(super) id: RequestId,
-    /// End of the positions of the part, exclusive.
+    /// End of the positions of the part, exclusive, without those of proposed tokens.
     pub(super) end: usize,
     pub(super) samples: bool,
+    /// Number of tokens that there is room for behind the part.
+    pub(super) room: usize,
 }
 
-/// Maps each chosen token to its request, and checks that the tokens match the step. Requests that were `cancelled` meanwhile may have a
-/// token.
+/// Maps each request to its chosen tokens, in order, and checks that the tokens match the step. Requests that were `cancelled` meanwhile may
+/// have tokens.
 pub(super) fn pair(
     parts: &[UnderWay],
     sampled: &[Sampled],
     cancelled: impl Fn(RequestId) -> bool,
-) -> Result<HashMap<RequestId, Sampled>, StepError> {
-    let mut tokens = HashMap::new();
+) -> Result<HashMap<RequestId, Vec<Sampled>>, StepError> {
+    let choosing = || parts.iter().filter(|part| part.samples);
+    let most: HashMap<_, _> = choosing().map(|part| (part.id, part.room + 1)).collect();
+    let mut tokens = HashMap::<_, Vec<Sampled>>::new();
     for token in sampled {
-        if tokens.insert(token.request, *token).is_some() {
+        let before = tokens.entry(token.request).or_default();
+        let full = before.len() >= most.get(&token.request).copied().unwrap_or(1);
+        if full || before.iter().any(|before| before.last) {
             return Err(StepError::Unexpected(token.request));
         }
+        before.push(*token);
     }
-    let choosing = || parts.iter().filter(|part| part.samples);
     let missing = |part: &&UnderWay| !tokens.contains_key(&part.id) && !cancelled(part.id);
     if let Some(part) = choosing().find(missing) {
         return Err(StepError::Missing(part.id));
     }
-    let choosing: HashMap<_, _> = choosing().map(|part| (part.id, part)).collect();
     match sampled
         .iter()
-        .find(|token| !choosing.contains_key(&token.request))
+        .find(|token| !most.contains_key(&token.request))
     {
         Some(token) => Err(StepError::Unexpected(token.request)),
         None => Ok(tokens),

@@ -63,7 +63,7 @@ fn requests_get_what_they_get_alone() {
         println!("seed {seed}");
         let mut random = Random(seed);
         let limits = any_limits(&mut random);
-        let mut world = World::new(limits);
+        let mut world = World::new(limits).with_proposals(seed as usize % 6);
         for _ in 0..1000 {
             world.apply(&any_event(&mut random, &limits));
         }
@@ -74,8 +74,9 @@ fn requests_get_what_they_get_alone() {
     println!("{all:?}");
     let [found, preemptions] = [all.found, all.preemptions].map(|count| count as usize);
     let ended = [all.finished, all.refused, all.cancelled, all.abandoned];
+    let proposed = [all.accepted, all.rejected];
     let ways = [all.cut, all.shared, found, preemptions];
-    let mut counts = ended.into_iter().chain(ways);
+    let mut counts = ended.into_iter().chain(ways).chain(proposed);
     assert!(counts.all(|count| count > steps / 500), "{all:?}");
 }
 
@@ -89,6 +90,8 @@ fn add(all: &mut Seen, seen: &Seen) {
     all.shared += seen.shared;
     all.found += seen.found;
     all.preemptions += seen.preemptions;
+    all.accepted += seen.accepted;
+    all.rejected += seen.rejected;
 }
 
 fn shrinking_event() -> impl Strategy<Value = Event> {
@@ -112,8 +115,8 @@ fn any_events_leave_a_sound_cache() {
     let limits =
         limits.prop_map(|(pages, running, more)| Limits::new(pages, running + more, running));
     let events = prop::collection::vec(shrinking_event(), 0..60);
-    proptest!(|(limits in limits, events in events)| {
-        let mut world = World::new(limits);
+    proptest!(|(limits in limits, events in events, proposals in 0..20_usize)| {
+        let mut world = World::new(limits).with_proposals(proposals);
         events.iter().for_each(|event| world.apply(event));
         world.finish();
     });

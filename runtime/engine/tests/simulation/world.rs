@@ -6,7 +6,7 @@ use moebius_engine::{
     Counts, History, Limits, PAGE, Request, RequestId, Sampled, Scheduler, Step, Work,
 };
 
-use crate::toy::{Alone, held, logits, start};
+use crate::toy::{Alone, Random, VOCABULARY, held, logits, start};
 
 /// An event in the life of a scheduler.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ pub(crate) struct World {
     /// Requests by id; ids increase.
     requests: BTreeMap<RequestId, Running>,
     names: u64,
+    /// Decides how many of the proposed tokens are right.
+    random: Random,
     pub(crate) seen: Seen,
 }
 
@@ -56,6 +58,10 @@ pub(crate) struct Seen {
     pub(crate) shared: usize,
     pub(crate) found: u64,
     pub(crate) preemptions: u64,
+    /// Number of proposed tokens that requests got.
+    pub(crate) accepted: usize,
+    /// Number of proposed tokens that weren't chosen.
+    pub(crate) rejected: usize,
 }
 
 impl World {
@@ -66,8 +72,15 @@ impl World {
             memory: vec![[None; PAGE]; limits.pages],
             requests: BTreeMap::new(),
             names: 0,
+            random: Random(17),
             seen: Seen::default(),
         }
+    }
+
+    /// This world, where up to `tokens` tokens are proposed for each request in a step: the right ones up to a random place.
+    pub(crate) fn with_proposals(mut self, tokens: usize) -> Self {
+        self.scheduler.make_room(tokens);
+        self
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -166,11 +179,11 @@ impl World {
             return;
         }
         assert!(self.scheduler.step().is_err(), "two steps are under way");
-        let mut sampled: Vec<Sampled> = step
-            .work
-            .iter()
-            .filter_map(|work| self.compute(work))
-            .collect();
+        let computed = step.work.iter().map(|work| self.compute(work.clone()));
+        let mut computed: Vec<Vec<Sampled>> = computed.collect();
+        // The order of the requests doesn't matter.
+        computed.reverse();
+        let mut sampled = computed.concat();
         for (number, place) in cancelled.iter().enumerate() {
             if let Some(id) = self.at(*place) {
                 self.cancel(id);
@@ -179,8 +192,6 @@ impl World {
                 }
             }
         }
-        // The order of the tokens doesn't matter.
-        sampled.reverse();
         let ended = self.scheduler.complete(&sampled).unwrap();
         assert!(
             self.scheduler.complete(&sampled).is_err(),
@@ -193,7 +204,7 @@ impl World {
 
     /// Checks that generated tokens are those of the request alone, and that an ended request has all of them.
     fn note(&mut self, sampled: &[Sampled], ended: &[RequestId]) {
-        for Sampled { request, token, .. } in sampled {
+        for (at, Sampled { request, token, .. }) in sampled.iter().enumerate() {
             let Some(running) = self.requests.get_mut(request) else {
                 continue;
             };
@@ -203,7 +214,9 @@ impl World {
             let expected = &alone.tokens[alone.prompt..][..running.generated.len()];
             assert_eq!(running.generated, expected);
             let complete = running.generated.len() == alone.tokens.len() - alone.prompt;
-            assert_eq!(ended.contains(request), complete);
+            let next = sampled.get(at + 1);
+            let more = next.is_some_and(|next| next.request == *request);
+            assert_eq!(ended.contains(request) && !more, complete);
             if complete {
                 self.requests.remove(request);
                 self.seen.finished += 1;
@@ -211,41 +224,70 @@ impl World {
         }
     }
 
-    /// Computes a part like a model: reads the positions before it, writes its own, and chooses a token.
-    fn compute(&mut self, work: &Work) -> Option<Sampled> {
+    /// Computes a part like a model: reads the positions before it, writes its own and those of proposed tokens, and chooses tokens.
+    fn compute(&mut self, mut work: Work) -> Vec<Sampled> {
+        let guess = self.guess(&work);
+        work.propose(&guess);
+        assert_eq!(work.proposal(), guess);
         let running = &self.requests[&work.request];
         let start = start(running.alone.salt);
         let place = |position: usize| (work.pages[position / PAGE] as usize, position % PAGE);
-        let mut last = start;
+        let mut computed = Vec::new();
         for (position, token) in work.positions.clone().zip(&work.tokens) {
             let before = position.checked_sub(1).map(|before| {
                 let (page, at) = place(before);
                 self.memory[page][at].unwrap()
             });
-            last = held(before.unwrap_or(start), *token);
+            let last = held(before.unwrap_or(start), *token);
             let (page, at) = place(position);
             self.memory[page][at] = Some(last);
+            computed.push(last);
         }
-        let index = work.samples?;
+        let Some(index) = work.samples else {
+            return Vec::new();
+        };
         assert_eq!(index, running.generated.len());
-        let draw = running
-            .alone
-            .sampling
-            .sample(&logits(last), &running.history, index as u64);
-        let token = draw.unwrap().id;
-        let last = token == 0;
-        Some(Sampled {
-            request: work.request,
-            token,
-            last,
-        })
+        let (mut history, mut chosen) = (running.history.clone(), Vec::new());
+        let first = computed.len() - 1 - work.proposed;
+        for (number, last) in computed[first..].iter().enumerate() {
+            let place = (index + number) as u64;
+            let sampling = &running.alone.sampling;
+            let token = sampling.sample(&logits(*last), &history, place);
+            let token = token.unwrap().id;
+            history.push(token);
+            let last = token == 0;
+            chosen.push(Sampled {
+                request: work.request,
+                token,
+                last,
+            });
+            if last || guess.get(number) != Some(&token) {
+                break;
+            }
+        }
+        self.seen.accepted += chosen.len() - 1;
+        self.seen.rejected += guess.len() + 1 - chosen.len();
+        chosen
+    }
+
+    /// The tokens that a request will get, as many as there is room for, of which a random one or none is replaced by another.
+    fn guess(&mut self, work: &Work) -> Vec<u32> {
+        let alone = &self.requests[&work.request].alone;
+        let next = alone.tokens[work.positions.end..].iter();
+        let mut guess: Vec<u32> = next.copied().take(work.room).collect();
+        let wrong = self.random.below(work.room + 2);
+        if let Some(token) = guess.get_mut(wrong) {
+            *token = (*token + 1) % VOCABULARY;
+        }
+        guess
     }
 
     /// Checks that a step keeps the limits, continues the first request, reads only what was written, and writes only pages that no other
     /// request has.
     fn check_step(&mut self, step: &Step) {
         assert_eq!(step.work.is_empty(), self.requests.is_empty());
-        let tokens: usize = step.work.iter().map(|work| work.positions.len()).sum();
+        let with_room = |work: &Work| work.positions.len() + work.room;
+        let tokens: usize = step.work.iter().map(with_room).sum();
         assert!(tokens <= self.limits.batch_tokens);
         assert!(step.preempted.is_empty() || step.admitted.is_empty());
         let first = step.work.first().map(|work| work.request);
@@ -262,7 +304,8 @@ impl World {
             let (start, end) = (work.positions.start, work.positions.end);
             assert!(start < end);
             assert_eq!(work.tokens, alone.tokens[start..end]);
-            assert_eq!(work.pages.len(), end.div_ceil(PAGE));
+            assert_eq!(work.pages.len(), (end + work.room).div_ceil(PAGE));
+            assert!(work.room == 0 || work.samples.is_some());
             for position in 0..start {
                 let page = self.memory[work.pages[position / PAGE] as usize];
                 assert_eq!(
@@ -284,6 +327,9 @@ impl World {
         let (mut used, mut running) = (HashMap::<u32, usize>::new(), Vec::new());
         for (id, pages) in self.scheduler.running() {
             running.push(id);
+            let request = &self.requests[&id];
+            let known = request.alone.prompt + request.generated.len();
+            assert!(pages.len() <= known.div_ceil(PAGE), "{id:?} {pages:?}");
             let distinct: HashSet<&u32> = pages.iter().collect();
             assert_eq!(distinct.len(), pages.len());
             for (at, page) in pages.iter().enumerate() {
