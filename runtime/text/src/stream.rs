@@ -15,6 +15,8 @@ pub struct Detokenizer {
     tokenizer: Tokenizer,
     stages: Stages,
     skip_special: bool,
+    /// Special tokens that aren't left out.
+    shown: Vec<u32>,
 }
 
 impl Detokenizer {
@@ -24,7 +26,14 @@ impl Detokenizer {
             tokenizer: tokenizer.clone(),
             stages: tokenizer.stages(),
             skip_special,
+            shown: Vec::new(),
         }
+    }
+
+    /// This text with further special tokens that aren't left out, for programs that read marks of a model in its answer.
+    pub fn showing(mut self, ids: impl IntoIterator<Item = u32>) -> Self {
+        self.shown.extend(ids);
+        self
     }
 
     /// Takes the next id, and returns the text that is final now: often none, and after an id that completes a character or a run,
@@ -34,7 +43,8 @@ impl Detokenizer {
     /// [`Error::Decode`] when a pattern of the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<String, Error> {
         let mut text = String::new();
-        if let Some(token) = self.tokenizer.visible(id, self.skip_special) {
+        let skips = self.skip_special && !self.shown.contains(&id);
+        if let Some(token) = self.tokenizer.visible(id, skips) {
             self.stages.push(token, &mut text)?;
         }
         Ok(text)
@@ -208,6 +218,15 @@ impl TextStream {
         Self {
             detokenizer: Some(Detokenizer::new(tokenizer, true)),
             stops,
+        }
+    }
+
+    /// This answer with special tokens that aren't left out, see [`Detokenizer::showing`].
+    pub fn showing(self, ids: impl IntoIterator<Item = u32>) -> Self {
+        let detokenizer = self.detokenizer.map(|text| text.showing(ids));
+        Self {
+            detokenizer,
+            ..self
         }
     }
 

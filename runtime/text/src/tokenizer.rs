@@ -216,6 +216,21 @@ impl Tokenizer {
         token.is_some_and(|token| self.library.get_added_vocabulary().is_special_token(&token))
     }
 
+    /// The bytes that a token adds to a text, behind the tokens before it; they may be a part of a character. None for a special token and
+    /// for an id without a token.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] for a vocabulary whose tokens have no bytes of their own, as where words are joined with spaces, and
+    /// [`Error::Decode`] when a pattern of the tokenizer fails.
+    pub fn bytes(&self, id: u32) -> Result<Vec<u8>, Error> {
+        let Some(token) = self.visible(id, true) else {
+            return Ok(Vec::new());
+        };
+        let bytes = self.stages.bytes(token)?;
+        let expected = "tokens that are the same bytes in every text";
+        bytes.ok_or_else(|| Error::unfit("vocabulary", expected, "others"))
+    }
+
     /// The initial state of the stages of a decoding.
     pub(crate) fn stages(&self) -> Stages {
         self.stages.clone()

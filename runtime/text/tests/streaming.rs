@@ -124,6 +124,24 @@ fn a_character_comes_with_its_last_byte() {
 
 /// With half a million ids, a push that looked back at all of them would take hours.
 #[test]
+fn some_special_tokens_may_be_shown() {
+    let (_, json) = tokenizers().swap_remove(0);
+    let tokenizer = ours(&json);
+    let ids = tokenizer.encode("<|im_start|>a<|im_end|>", false).unwrap();
+    for (shown, expected) in [(&[][..], "a"), (&[2, 300][..], "a<|im_end|>")] {
+        let shown = shown.iter().copied();
+        let mut text = Detokenizer::new(&tokenizer, true).showing(shown.clone());
+        let pieces: String = ids.iter().map(|id| text.push(*id).unwrap()).collect();
+        assert_eq!(pieces + &text.finish().unwrap(), expected);
+        let stops = StopStrings::new(["|>"]).unwrap();
+        let mut answer = TextStream::new(&tokenizer, stops).showing(shown);
+        let pieces = ids.iter().map(|id| answer.push(*id).unwrap());
+        let stopped = pieces.filter(|piece| piece.stop.is_some()).count();
+        assert_eq!(stopped, usize::from(expected.ends_with("|>")));
+    }
+}
+
+#[test]
 fn long_texts_take_no_longer_by_the_id() {
     for (name, json) in &tokenizers()[..3] {
         let tokenizer = ours(json);

@@ -53,6 +53,22 @@ impl Given {
 }
 
 #[test]
+fn templates_mention_the_marks_of_their_models() {
+    let named = |name: &str| {
+        let source = fs::read_to_string(templates().join(name)).unwrap();
+        ChatTemplate::new(name, &source).unwrap()
+    };
+    for (name, mark) in [
+        ("thinking.jinja", "<tool_call>"),
+        ("headers.jinja", "\"parameters\": "),
+        ("channels.jinja", "<|channel|>"),
+    ] {
+        assert!(named(name).mentions(mark), "{name}");
+        assert!(!named("chatml.jinja").mentions(mark));
+    }
+}
+
+#[test]
 fn texts_are_those_of_python() {
     let rendered: Rendered =
         serde_json::from_slice(&fs::read(templates().join("rendered.json")).unwrap()).unwrap();

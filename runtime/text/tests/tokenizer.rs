@@ -106,6 +106,29 @@ fn tokens_have_names_and_kinds() {
 }
 
 #[test]
+fn tokens_are_the_bytes_of_texts() {
+    let tokenizer = |name| Tokenizer::from_folder(folder(name, &[]).path()).unwrap();
+    let bytes = |tokenizer: &Tokenizer, text: &str| -> Vec<u8> {
+        let ids = tokenizer.encode(text, false).unwrap();
+        ids.iter()
+            .flat_map(|id| tokenizer.bytes(*id).unwrap())
+            .collect()
+    };
+    let text = "The ship, \u{c4}pfel\n\u{1F6A2} \u{7ed3}\u{675f} ok<think>";
+    let [level, fallback] = ["byte_level", "byte_fallback"].map(tokenizer);
+    assert_eq!(bytes(&level, text), text.as_bytes());
+    // A text begins with a space there, which decoding takes out again.
+    assert_eq!(bytes(&fallback, text), format!(" {text}").into_bytes());
+    for (id, expected) in [(2, ""), (483, ""), (480, "<think>"), (223, " ")] {
+        assert_eq!(level.bytes(id).unwrap(), expected.as_bytes(), "{id}");
+    }
+    let words = tokenizer("word_piece");
+    let id = words.encode("the", false).unwrap()[0];
+    let said = words.bytes(id).unwrap_err().to_string();
+    assert!(said.starts_with("vocabulary: expected tokens"), "{said}");
+}
+
+#[test]
 fn ends_come_from_every_file_that_names_them() {
     let none = Tokenizer::from_folder(folder("byte_level", &[]).path()).unwrap();
     assert_eq!((none.eos_ids(), none.bos_id()), (&[][..], None));

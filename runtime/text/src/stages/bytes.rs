@@ -38,11 +38,8 @@ pub(super) struct ByteLevel(Utf8);
 
 impl ByteLevel {
     pub(super) fn push(&mut self, token: &str, next: &mut Vec<String>) {
-        // Tokens added by hand may have characters that spell no byte; such tokens stand for themselves.
-        let bytes: Option<Vec<u8>> = token.chars().map(byte).collect();
-        let bytes = bytes.unwrap_or_else(|| token.as_bytes().to_vec());
         let mut text = String::new();
-        self.0.push(&bytes, &mut text);
+        self.0.push(&of_characters(token), &mut text);
         next.push(text);
     }
 
@@ -51,6 +48,12 @@ impl ByteLevel {
         self.0.finish(&mut text);
         next.push(text);
     }
+}
+
+/// The bytes of a token whose characters each stand for one. Tokens added by hand may have other characters, and stand for themselves.
+pub(super) fn of_characters(token: &str) -> Vec<u8> {
+    let bytes: Option<Vec<u8>> = token.chars().map(byte).collect();
+    bytes.unwrap_or_else(|| token.as_bytes().to_vec())
 }
 
 /// The byte that a character stands for in byte-level vocabularies: a printable character of Latin-1 for its own, and the characters from
@@ -98,7 +101,7 @@ impl ByteRun {
 }
 
 /// The byte that a token like `<0xE5>` spells.
-fn spelled(token: &str) -> Option<u8> {
+pub(super) fn spelled(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     let digits = (digits.len() == 2).then_some(digits)?;
     u8::from_str_radix(digits, 16).ok()

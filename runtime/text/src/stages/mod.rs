@@ -75,6 +75,32 @@ impl Stages {
         feed(&mut self.0, vec![token], text)
     }
 
+    /// The bytes that a token adds behind others, which may be a part of a character; `None` if they depend on its neighbours.
+    pub(crate) fn bytes(&self, mut token: String) -> Result<Option<Vec<u8>>, Error> {
+        let mut spelled = None;
+        for stage in &self.0 {
+            match stage {
+                Stage::ByteLevel(_) => spelled = Some(bytes::of_characters(&token)),
+                Stage::ByteRun(_) => spelled = bytes::spelled(&token).map(|byte| vec![byte]),
+                Stage::Each { decoder, .. }
+                    if !matches!(**decoder, DecoderWrapper::WordPiece(_)) =>
+                {
+                    let behind = decode(decoder, vec![String::new(), token])?.pop();
+                    token = behind.unwrap_or_default();
+                }
+                Stage::StripEach(strip) => token = strip.strip(&token),
+                // Only the ends of the whole text change.
+                Stage::StripWhole(_) => {}
+                Stage::Spaced { .. }
+                | Stage::Each { .. }
+                | Stage::Last { .. }
+                | Stage::Distinct { .. }
+                | Stage::Whole { .. } => return Ok(None),
+            }
+        }
+        Ok(Some(spelled.unwrap_or_else(|| token.into_bytes())))
+    }
+
     /// Appends to `text` what was held back. No token may follow.
     pub(crate) fn finish(&mut self, text: &mut String) -> Result<(), Error> {
         let mut stages = &mut self.0[..];

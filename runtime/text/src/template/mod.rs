@@ -65,6 +65,14 @@ impl ChatTemplate {
         Ok(template)
     }
 
+    /// Whether the files have a template that [`ChatTemplate::from_files`] would look at.
+    ///
+    /// # Errors
+    /// [`Error::Read`] and [`Error::Unfit`] for files in which a template is looked for.
+    pub fn is_in(files: &Files) -> Result<bool, Error> {
+        Ok(!own_files(files)?.is_empty() || !config(files)?.is_empty())
+    }
+
     /// Parses a template; errors call it `name`.
     ///
     /// # Errors
@@ -125,6 +133,12 @@ impl ChatTemplate {
     /// The name of the template in errors.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether the template's source contains a text, such as a mark that its model writes around calls of tools.
+    pub fn mentions(&self, text: &str) -> bool {
+        let template = self.environment.get_template(&self.name);
+        template.is_ok_and(|template| template.source().contains(text))
     }
 
     /// Renders a conversation as text. The text contains the special tokens that the model expects, so encode it without adding any.
