@@ -35,6 +35,8 @@ fn stem_of_part(name: &str, count: u64) -> Option<String> {
 #[derive(Debug)]
 pub struct GgufFile {
     path: PathBuf,
+    /// Paths of all files of the model, in their order.
+    paths: Vec<PathBuf>,
     bytes: Box<dyn ReadAt>,
     head: Head,
     read: AtomicU64,
@@ -73,6 +75,7 @@ impl GgufFile {
         let (count, stem) = self.split()?;
         let told = self.value(SPLIT_TENSORS).and_then(GgufValue::as_size);
         let (mut head, mut parts, mut base) = (Head::default(), Vec::new(), 0);
+        let mut paths = Vec::new();
         let (first, own) = (
             self.path.with_file_name(part_name(&stem, 1, count)),
             self.path.clone(),
@@ -99,6 +102,7 @@ impl GgufFile {
             head.add(part.head, base)
                 .map_err(|error| WeightsError::Gguf(InFile::at(&path)(error)))?;
             parts.push(part.bytes);
+            paths.push(path);
             base += size;
         }
         let there = head.tensors.len() as u64;
@@ -111,6 +115,7 @@ impl GgufFile {
         head.metadata.remove(SPLIT_COUNT);
         Ok(Self {
             path: first,
+            paths,
             bytes: Box::new(Joined(parts)),
             head,
             read: AtomicU64::new(0),
@@ -140,6 +145,7 @@ impl GgufFile {
             other => WeightsError::Gguf(InFile::at(&path)(other)),
         })?;
         Ok(Self {
+            paths: vec![path.clone()],
             path,
             bytes,
             head,
@@ -147,9 +153,14 @@ impl GgufFile {
         })
     }
 
-    /// Path or name of the file.
+    /// Path or name of the file, or of the first of a model in several files.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Paths of all files of the model: one, or the parts of a model in several files.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
     }
 
     /// Bytes of the file.
