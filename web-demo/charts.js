@@ -1,5 +1,5 @@
 // Charts as inline SVG. Each is in or beside a table with the same numbers.
-import { h, s } from './dom.js';
+import { h, row, s } from './dom.js';
 import { expertLook } from './palette.js';
 
 /** Patterns that all charts share: for the second set of experts, for dropped slots, and for FP8. */
@@ -60,6 +60,17 @@ export function expertBadge(expert) {
   );
 }
 
+/** Rows of a table for the load of each expert: its badge, its bar among the others, and its number. */
+export function loadRows(load) {
+  const max = Math.max(...load);
+  return load.map((slots, expert) =>
+    row([expertBadge(expert), expertBar(expert, slots, { max }), { n: slots }], {
+      'data-expert': expert,
+      'data-load': slots,
+    }),
+  );
+}
+
 /** The smallest of 1, 2, 5, 10 (times a power of ten) that is at least `value`. */
 export function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
@@ -71,10 +82,12 @@ const LEFT = 44;
 const BOTTOM = 20;
 
 /**
- * Draws a line through `points` ([x, y], with rising x) into `svg`, on an axis from 0 up to `ceiling`.
- * @param {{name: string, ceiling: number, format: (y: number) => string}} options
+ * Draws a line through `points` ([x, y], with rising x) into `svg`, on axes from 0, that of y up to `ceiling`. `ends`
+ * has the words for 0 and for the last x; without it, x are steps.
+ * @param {{name: string, ceiling: number, format: (y: number) => string, ends?: [string, string]}} options
  */
-export function lineChart(svg, points, { name, ceiling, format }) {
+export function lineChart(svg, points, { name, ceiling, format, ends }) {
+  const [from, to] = ends ?? ['0', `step ${points.at(-1)?.[0] ?? 0}`];
   const width = Math.max(240, svg.clientWidth || 320);
   const height = 130;
   const last = points.at(-1);
@@ -88,8 +101,8 @@ export function lineChart(svg, points, { name, ceiling, format }) {
       s('text', { x: LEFT - 6, y: at + 4, 'text-anchor': 'end' }, format(ceiling * share)),
     ];
   });
-  parts.push(s('text', { x: LEFT, y: height - 4 }, '0'));
-  parts.push(s('text', { x: width - 8, y: height - 4, 'text-anchor': 'end' }, `step ${last?.[0] ?? 0}`));
+  parts.push(s('text', { x: LEFT, y: height - 4 }, from));
+  parts.push(s('text', { x: width - 8, y: height - 4, 'text-anchor': 'end' }, to));
   if (last) {
     const d = points.map(([px, py], at) => `${at ? 'L' : 'M'}${x(px).toFixed(1)} ${y(py).toFixed(1)}`).join('');
     parts.push(
@@ -98,7 +111,7 @@ export function lineChart(svg, points, { name, ceiling, format }) {
     );
   }
   svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
-  svg.setAttribute('aria-label', last ? `${name}: ${format(last[1])} at step ${last[0]}` : `${name}: no steps yet`);
+  svg.setAttribute('aria-label', last ? `${name}: ${format(last[1])}, ${to}` : `${name}: nothing yet`);
   svg.replaceChildren(...parts);
 }
 

@@ -1,4 +1,4 @@
-// The picture of the experts that a text's tokens took: a row for each layer, a column for each expert.
+// The experts that tokens took, and their picture: a row for each layer, a column for each expert.
 
 const LARGEST = 26; // pixels of a cell
 const SMALLEST = 5;
@@ -42,12 +42,15 @@ export class Taken {
 const colour = (canvas, name) => getComputedStyle(canvas).getPropertyValue(name).trim();
 
 /**
- * Draws each expert's share of the tokens as a shade, and the experts of one token as rimmed cells, the best darkest.
- * @param {HTMLCanvasElement} canvas @param {Taken} taken @param {number} token which one is marked; -1 for none
+ * Draws a row for each layer and a column for each expert: how many tokens it took as a shade, and chosen ones, such as
+ * those of one token, as rimmed cells, the best darkest.
+ * @param {HTMLCanvasElement} canvas
+ * @param {number[][]} counts tokens of each layer's experts
+ * @param {number[][]} chosen experts of each layer, best first; none by default
  */
-export function drawTaken(canvas, taken, token) {
-  const columns = Math.max(1, ...taken.layers.map(({ experts }) => experts));
-  const rows = Math.max(1, taken.layers.length);
+export function drawExperts(canvas, counts, chosen = []) {
+  const columns = Math.max(1, ...counts.map((row) => row.length));
+  const rows = Math.max(1, counts.length);
   const cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(WIDEST / columns)));
   canvas.width = columns * cell + 1;
   canvas.height = rows * cell + 1;
@@ -57,9 +60,9 @@ export function drawTaken(canvas, taken, token) {
   );
   context.fillStyle = field;
   context.fillRect(0, 0, canvas.width, canvas.height);
-  taken.counts.forEach((counts, row) => {
-    const most = Math.max(1, ...counts);
-    counts.forEach((count, expert) => {
+  counts.forEach((of, row) => {
+    const most = Math.max(1, ...of);
+    of.forEach((count, expert) => {
       context.globalAlpha = count === 0 ? 0 : 0.15 + (0.6 * count) / most;
       context.fillStyle = shade;
       context.fillRect(expert * cell + 1, row * cell + 1, cell - 1, cell - 1);
@@ -68,7 +71,7 @@ export function drawTaken(canvas, taken, token) {
       context.strokeRect(expert * cell + 0.5, row * cell + 0.5, cell, cell);
     });
   });
-  (taken.tokens[token] ?? []).forEach((experts, row) => {
+  chosen.forEach((experts, row) => {
     experts.forEach((expert, rank) => {
       context.globalAlpha = 1 - 0.5 * (rank / Math.max(1, experts.length));
       context.fillStyle = mark;

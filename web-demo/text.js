@@ -1,8 +1,9 @@
 // Section "Text": a language model writes, token by token. The model is the page's own or a visitor's.
-import { isCancelled, isLoss } from './client.js';
-import { byId, bytes, facts, h, milliseconds } from './dom.js';
+import { isLoss } from './client.js';
+import { byId, bytes } from './dom.js';
 import { filesOf, modelOf } from './text-files.js';
-import { drawTaken, Taken } from './text-view.js';
+import { drawExperts, Taken } from './text-view.js';
+import { control, Writing } from './writing.js';
 
 const SECTION = byId('text');
 
@@ -11,31 +12,26 @@ let client = null;
 let own = null;
 /** The model on the device: `{of, precision, report}`; another source or precision needs a new load. */
 let loaded = null;
-/** Controller of the load or text in progress, or null. */
-let running = null;
-/** Messages of the conversation so far, in turns, if the model takes messages. */
-let messages = [];
 let taken = new Taken([]);
 /** Tokens of the shown text. */
 let ids = [];
 let selected = -1;
-let result = null;
 
-const control = (name) => byId(`text-${name}`);
+const writing = new Writing({
+  begins: 'Writing; the first text compiles its kernels.',
+  prepare: load,
+  chats: () => loaded?.report.chat === true && control('mode').value === 'chat',
+  generate: (asked, handlers) => client.call('textGenerate', { options: optionsOf(asked) }, handlers),
+  cleared,
+  took,
+  changed(busy) {
+    for (const name of ['precision', 'files', 'shipped']) control(name).disabled = busy;
+    control('shipped').hidden = own === null;
+  },
+  isLoss, // the page reports the loss and calls `stop`
+});
 
-function setState(state, text) {
-  SECTION.dataset.textState = state;
-  const busy = state === 'loading' || state === 'writing';
-  SECTION.setAttribute('aria-busy', String(busy));
-  control('write').disabled = busy;
-  control('stop').disabled = !busy;
-  for (const name of ['precision', 'files', 'shipped']) control(name).disabled = busy;
-  control('shipped').hidden = own === null;
-  if (text !== undefined) control('status').textContent = text;
-}
-
-/** Whether the next text is an answer in a conversation. */
-const chats = () => loaded?.report.chat === true && control('mode').value === 'chat';
+const optionsOf = (asked) => ({ ...asked, special: control('special').value === 'tokens', experts: true });
 
 function describeModel() {
   const { report } = loaded ?? {};
@@ -56,12 +52,12 @@ function describeModel() {
 }
 
 /** Loads the model onto the device, unless it is there already. */
-async function load(mine) {
+async function load(signal) {
   const precision = control('precision').value;
   if (loaded && loaded.of === own && loaded.precision === precision) return;
   loaded = null;
   describeModel();
-  setState('loading', 'Loading the model.');
+  writing.setState('loading', 'Loading the model.');
   const progress = control('progress');
   progress.hidden = false;
   try {
@@ -71,10 +67,10 @@ async function load(mine) {
       control('status').textContent = `Loading the model: ${bytes(read)} of ${bytes(of)}.`;
     };
     const values = { files: own?.files ?? null, precision };
-    const report = await client.call('textLoad', values, { signal: mine.signal, onProgress });
-    if (running !== mine) return;
+    const report = await client.call('textLoad', values, { signal, onProgress });
+    if (signal.aborted) return;
     loaded = { of: own, precision, report };
-    messages = [];
+    writing.messages = [];
     control('mode').value = report.chat ? 'chat' : 'prompt';
   } finally {
     progress.hidden = true;
@@ -82,109 +78,26 @@ async function load(mine) {
   }
 }
 
-function options(prompt) {
-  const count = (name) => Math.max(0, Math.floor(Number(control(name).value)) || 0);
-  const asked = chats() ? { messages: [...messages, { role: 'user', content: prompt }] } : { prompt };
-  return {
-    ...asked,
-    maxTokens: Math.max(1, count('length')),
-    temperature: Number(control('temperature').value),
-    topP: 0.95,
-    seed: count('seed'),
-    special: control('special').value === 'tokens',
-    experts: true,
-  };
-}
-
-/** Clears the last text or, in a conversation, continues it; returns the element for the answer's tokens. */
-function begin(prompt) {
-  taken = new Taken(loaded.report.experts);
+/** Drops the experts of the last text. */
+function cleared() {
+  taken = new Taken(loaded?.report.experts ?? []);
   ids = [];
-  result = null;
-  SECTION.dataset.tokens = 0;
+  control('token').disabled = true;
   select(-1);
-  const output = control('output');
-  if (!chats() || messages.length === 0) output.replaceChildren();
-  output.append(h('p', { class: chats() ? 'asked' : 'prompt' }, prompt));
-  const answer = h('p', { class: 'answer' });
-  output.append(answer);
-  return answer;
 }
 
-function take(answer, token, began) {
-  const at = token.id === null ? ids.length - 1 : ids.push(token.id) - 1;
-  const follows = selected === at - 1;
-  if (token.id !== null) taken.add(token.experts);
-  if (token.text !== '' || token.id !== null) answer.append(h('span', { 'data-token': Math.max(0, at) }, token.text));
-  SECTION.dataset.tokens = ids.length;
+/** Adds the experts of the next token; if the last one's are shown, the new one's replace them. */
+function took(span, token, at) {
+  span.dataset.token = at;
+  const follows = selected === ids.length - 1;
+  if (token.id !== null) {
+    ids.push(token.id);
+    taken.add(token.experts);
+  }
   const slider = control('token');
   slider.disabled = ids.length === 0;
   slider.max = Math.max(0, ids.length - 1);
-  if (follows || ids.length <= 1) select(ids.length - 1);
-  const now = performance.now();
-  if (ids.length === 1) began.first = now;
-  showNumbers({ speed: ids.length > 1 ? (1000 * (ids.length - 1)) / (now - began.first) : null });
-}
-
-function showNumbers({ speed = null, firstMs = null, promptTokens = null } = {}) {
-  facts(control('numbers'), [
-    ['Tokens', ids.length, 'tokens'],
-    ['Tokens a second', speed === null ? '–' : speed.toFixed(1), 'speed'],
-    ['First token after', firstMs === null ? '–' : milliseconds(firstMs), 'first'],
-    ['Tokens of the prompt', promptTokens ?? '–', 'prompt'],
-  ]);
-}
-
-async function write() {
-  const prompt = control('prompt').value;
-  if (!client || running || prompt === '') {
-    if (prompt === '') control('status').textContent = 'Nothing to go on with: the prompt is empty.';
-    return;
-  }
-  const mine = new AbortController();
-  running = mine;
-  try {
-    await load(mine);
-    if (running !== mine) return;
-    const inTurns = chats();
-    const asked = options(prompt);
-    const answer = begin(prompt);
-    const began = { first: 0 };
-    setState('writing', 'Writing; the first text compiles its kernels.');
-    const onProgress = (token) => running === mine && take(answer, token, began);
-    try {
-      result = await client.call('textGenerate', { options: asked }, { signal: mine.signal, onProgress });
-    } finally {
-      // A stopped answer is part of the conversation.
-      if (inTurns && ids.length > 0) {
-        messages = [...asked.messages, { role: 'assistant', content: answer.textContent }];
-      }
-    }
-    if (running !== mine) return;
-    ended(inTurns);
-  } catch (error) {
-    if (running === mine) failed(error);
-  }
-}
-
-function ended(inTurns) {
-  running = null;
-  const { finish, tokensPerSecond, firstTokenMs, promptTokens } = result;
-  showNumbers({ speed: tokensPerSecond, firstMs: firstTokenMs, promptTokens });
-  const why = finish === 'stop' ? 'the model ended it' : 'it is as long as was asked for';
-  setState('ready', `${ids.length} tokens: ${why}.`);
-  if (inTurns) control('prompt').value = '';
-}
-
-function failed(error) {
-  running = null;
-  if (isLoss(error)) return; // the page reports the loss and calls `stop`
-  if (isCancelled(error)) {
-    if (loaded) setState('ready', `Stopped after ${ids.length} tokens.`);
-    else setState('idle', 'Stopped while it was loaded.');
-    return;
-  }
-  setState('failed', `It could not go on: ${error.message}`);
+  if (follows) select(ids.length - 1);
 }
 
 /** Shows the experts of a token. */
@@ -200,37 +113,26 @@ function select(token) {
   const words = token < 0 ? '' : `Token ${token} “${text}”: ${taken.words(token)}`;
   control('token').setAttribute('aria-valuetext', words || 'no token');
   control('token-detail').textContent = words;
-  drawTaken(control('experts'), taken, token);
+  drawExperts(control('experts'), taken.counts, taken.tokens[token] ?? []);
   control('experts').setAttribute('aria-label', words || 'Experts of each layer: no token yet');
 }
 
 /** Selects the model for the next texts. */
 function use(model) {
-  if (running) return;
+  if (writing.busy) return;
   own = model;
   loaded = null;
-  messages = [];
-  clear();
+  writing.messages = [];
+  writing.clear();
   describeModel();
-  setState('idle', `${model ? model.name : 'The page’s own model'} is loaded at the first text.`);
-}
-
-function clear() {
-  taken = new Taken([]);
-  ids = [];
-  result = null;
-  SECTION.dataset.tokens = 0;
-  control('output').replaceChildren();
-  control('token').disabled = true;
-  select(-1);
-  showNumbers();
+  writing.setState('idle', `${model ? model.name : 'The page’s own model'} is loaded at the first text.`);
 }
 
 function choose(files) {
   try {
     use(modelOf(files));
   } catch (error) {
-    setState(SECTION.dataset.textState, `These files are no model: ${error.message}.`);
+    writing.setState(SECTION.dataset.textState, `These files are no model: ${error.message}.`);
   }
 }
 
@@ -250,7 +152,7 @@ function listenForDrops() {
     SECTION.classList.remove('over');
     if (!client) return;
     event.preventDefault();
-    if (running) {
+    if (writing.busy) {
       control('status').textContent = 'Stop the text before another model is chosen.';
       return;
     }
@@ -259,26 +161,12 @@ function listenForDrops() {
 }
 
 function listen() {
-  control('form').addEventListener('submit', (event) => {
-    event.preventDefault();
-    write();
-  });
-  control('stop').addEventListener('click', () => {
-    control('status').textContent = 'Stopping.';
-    running?.abort();
-  });
   control('files').addEventListener('change', () => {
     const files = [...control('files').files];
     control('files').value = ''; // so that the same files can be chosen again
     if (files.length > 0) choose(files);
   });
   control('shipped').addEventListener('click', () => use(null));
-  control('new').addEventListener('click', () => {
-    if (running) return;
-    messages = [];
-    clear();
-    setState(loaded ? 'ready' : 'idle', 'Begun anew.');
-  });
   control('token').addEventListener('input', () => select(Number(control('token').value)));
   control('output').addEventListener('pointerover', ({ target }) => {
     const last = [...control('output').querySelectorAll('.answer')].pop();
@@ -292,34 +180,39 @@ function listen() {
 export const text = {
   start(demo) {
     client = demo.client;
-    setState(SECTION.dataset.textState === 'lost' ? 'idle' : SECTION.dataset.textState);
+    writing.setState(SECTION.dataset.textState === 'lost' ? 'idle' : SECTION.dataset.textState);
   },
   stop(why) {
-    running?.abort();
-    if (why !== 'lost') return null;
-    const had = loaded !== null || running !== null;
-    running = null;
+    if (why !== 'lost') {
+      writing.stop();
+      return null;
+    }
+    const had = loaded !== null || writing.busy;
+    writing.leave();
+    writing.messages = [];
     client = null;
     loaded = null;
-    messages = [];
     describeModel();
-    if (had) setState('lost', 'The device went away, and the model with it. The next text loads it again.');
+    if (had) {
+      writing.setState('lost', 'The device went away, and the model with it. The next text loads it again.');
+    }
     return null;
   },
-  last: () =>
-    loaded
-      ? {
-          state: SECTION.dataset.textState,
-          report: loaded.report,
-          ids: [...ids],
-          experts: taken.tokens,
-          messages,
-          ...(result && { text: result.text, finish: result.finish, tokensPerSecond: result.tokensPerSecond }),
-        }
-      : null,
+  last() {
+    if (!loaded) return null;
+    const { messages, result } = writing;
+    return {
+      state: SECTION.dataset.textState,
+      report: loaded.report,
+      ids: [...ids],
+      experts: taken.tokens,
+      messages,
+      ...(result && { text: result.text, finish: result.finish, tokensPerSecond: result.tokensPerSecond }),
+    };
+  },
 };
 
 listen();
-clear();
+writing.clear();
 describeModel();
-setState('idle');
+writing.setState('idle');

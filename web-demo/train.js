@@ -1,6 +1,6 @@
 // Section "Train a small mixture of experts": its loop, numbers and charts. The picture is in train-view.js.
 import { isCancelled, isLoss } from './client.js';
-import { expertBadge, expertBar, lineChart, roundUp } from './charts.js';
+import { lineChart, loadRows, roundUp } from './charts.js';
 import { complaint } from './device.js';
 import { byId, facts, h, milliseconds, percent, row, s, short } from './dom.js';
 import { CLASSES } from './palette.js';
@@ -219,14 +219,7 @@ function fillHistory() {
 
 function showLoad() {
   const load = report ? [...report.load] : new Array(numberOf('experts')).fill(0);
-  const max = Math.max(...load);
-  const rows = load.map((slots, expert) =>
-    row([expertBadge(expert), expertBar(expert, slots, { max }), { n: slots }], {
-      'data-expert': expert,
-      'data-load': slots,
-    }),
-  );
-  control('load').tBodies[0].replaceChildren(...rows);
+  control('load').tBodies[0].replaceChildren(...loadRows(load));
 }
 
 /** A description of the picture in words. */

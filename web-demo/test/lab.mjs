@@ -12,6 +12,8 @@ const HERE = path.dirname(fileURLToPath(import.meta.url));
 export const ROOT = path.resolve(HERE, '../..');
 export const CASES = path.join(ROOT, 'tests/cases');
 const SITE = path.join(ROOT, 'web-demo/dist');
+/** The page of `moebius serve`. */
+const SERVED = path.join(ROOT, 'runtime/serve/site');
 /**
  * Time limit in ms for anything a page does; a software adapter compiles kernels slowly, more so beside other tests.
  */
@@ -89,13 +91,16 @@ export class Lab {
     this.#shared = await launch();
   }
 
-  /** Content of a file that a test has replaced, or that lies beside the site: the bare page and the larger cases. */
+  /**
+   * Content of a file that a test has replaced, or that lies beside the site: the bare page, the larger cases and the
+   * page of `moebius serve`.
+   */
   #file(name) {
     this.#served.push(name);
     if (this.#replaced.has(name)) return this.#replaced.get(name);
     if (this.#mounted && name.startsWith(this.#mounted)) return this.siteFile(name.slice(this.#mounted.length));
     const [folder, ...rest] = name.split('/');
-    const root = { bare: path.join(HERE, 'bare'), 'all-cases': CASES }[folder];
+    const root = { bare: path.join(HERE, 'bare'), 'all-cases': CASES, served: SERVED }[folder];
     if (root === undefined) return undefined;
     const file = path.join(root, ...rest);
     return fs.existsSync(file) ? fs.readFileSync(file) : null;
@@ -122,8 +127,8 @@ export class Lab {
   }
 
   /**
-   * Opens a page of the site in a fresh profile.
-   * @param {string} name
+   * Opens a page of the site, or of another server on this machine, in a fresh profile.
+   * @param {string} name path in the site, or an address
    * @param {{ allow?: RegExp[], script?: (() => void), own?: object, context?: object }} [options] `allow`: problems
    * that are part of the test; `script` runs before the page's; `own`: options of a browser for this test only;
    * `context`: Playwright's options of a profile
@@ -138,7 +143,7 @@ export class Lab {
     const page = await opened.newPage();
     lookInIntervals(page);
     this.#problems.push(watch(page, allow));
-    await page.goto(this.#server.url + name, { waitUntil: 'commit' });
+    await page.goto(new URL(name, this.#server.url).href, { waitUntil: 'commit' });
     return page;
   }
 

@@ -103,7 +103,7 @@ async function picturesShowSomething(lab) {
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** Fails on any violation of accessibility rules, including best practices. */
-async function assertAccessible(page, what) {
+export async function assertAccessible(page, what) {
   await page.evaluate(AXE);
   const { violations, passes } = await page.evaluate(() => globalThis.axe.run(document));
   const told = violations.map(
@@ -173,7 +173,11 @@ async function usableWithTheKeyboard(lab) {
 }
 
 async function fitsAPhone(lab) {
-  const page = await onAPhone(lab);
+  await assertFits(await onAPhone(lab));
+}
+
+/** Checks that nothing on a page is wider than a phone. */
+export async function assertFits(page) {
   const { width, wide } = await page.evaluate(() => ({
     width: document.scrollingElement.scrollWidth,
     // Tables may be wider than the page inside a scrolling box.

@@ -2,7 +2,7 @@
 
 export const DESKTOP = { width: 1200, height: 900 };
 export const PHONE = { width: 360, height: 740 };
-const ON_A_PHONE = {
+export const ON_A_PHONE = {
   viewport: PHONE,
   colorScheme: 'dark',
   isMobile: true,

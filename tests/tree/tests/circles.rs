@@ -12,7 +12,7 @@ use moebius_tree::{assert_none, root};
 
 /// Folders of the crates to check, each with its `src`: all libraries, the command, and the crate behind `scripts/test`.
 const CRATES: &str = "backends/device backends/host shaders/ops shaders/kernels backends/pjrt backends/xla runtime/core runtime/weights \
-    runtime/model runtime/text runtime/engine runtime/cases runtime/cli benches wasm tests/runner";
+    runtime/model runtime/text runtime/engine runtime/grammar runtime/serve runtime/cases runtime/cli benches wasm tests/runner";
 
 /// Rust files in a folder and below, except tests.
 fn sources(folder: &Path) -> Vec<PathBuf> {

@@ -12,13 +12,17 @@ use moebius_tree::{assert_none, paths, root};
 /// Documents that describe the tree and are checked against it.
 const MAPS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
-/// The paths of all documents that are checked: [`MAPS`] and the pages of `docs/`.
+/// Folders with pages of the book.
+const PAGES: [&str; 2] = ["docs", "docs/deploy"];
+
+/// The paths of all documents that are checked: [`MAPS`] and the pages of the book.
 fn maps() -> Vec<String> {
-    let pages = fs::read_dir(root().join("docs")).unwrap();
-    let names = pages.map(|page| page.unwrap().file_name().to_string_lossy().into_owned());
-    let pages = names
-        .filter(|name| name.ends_with(".md"))
-        .map(|name| format!("docs/{name}"));
+    let pages = PAGES.iter().flat_map(|folder| {
+        let pages = fs::read_dir(root().join(folder)).unwrap();
+        let names = pages.map(|page| page.unwrap().file_name().to_string_lossy().into_owned());
+        let names = names.filter(|name| name.ends_with(".md"));
+        names.map(move |name| format!("{folder}/{name}"))
+    });
     MAPS.iter()
         .map(|&map| map.to_owned())
         .chain(pages)
@@ -113,7 +117,7 @@ fn the_two_commands_of_the_readme_work() {
     for (path, text) in [
         (".ci/run", "exec scripts/test"),
         ("scripts/test", "-p moebius-runner"),
-        ("tests/runner/src/main.rs", r#"&["scripts/setup"]"#),
+        ("tests/runner/src/plan.rs", "scripts/setup {option}"),
     ] {
         assert!(read(path).contains(text), "{path} has no {text}");
     }

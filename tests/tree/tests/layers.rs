@@ -24,10 +24,12 @@ const EDGES: &str = "
     model: moebius ops weights
     text: weights
     engine: moebius model ops
+    grammar: engine text
+    serve: moebius engine grammar model text
     cases: moebius model weights
     wasm: ops moebius cases device engine model shaders weights
     words: text weights
-    cli: moebius benches cases device engine host model ops profiles shaders text weights
+    cli: moebius benches cases device engine grammar host model ops profiles serve shaders text weights
     conformance: moebius cases device ops shaders tests weights
     validate: device emulator ops shaders tests
     tests: ops moebius benches cases cli device emulator engine model pjrt profiles shaders text weights xla
@@ -43,8 +45,12 @@ const LIBRARIES: &str = "
     cubecl: device shaders moebius benches conformance tests validate
     wgpu: device
     naga: tests validate
-    tokio: xla
-    axum:
+    tokio: cli serve xla
+    axum: serve
+    hyper: serve
+    utoipa: serve
+    prometheus-client: serve
+    llguidance: grammar
     tokenizers: text
     minijinja: text
     hf-hub: cli

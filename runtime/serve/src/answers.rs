@@ -1,0 +1,87 @@
+//! The answers of a request while they are generated.
+
+use std::sync::Arc;
+
+use moebius_engine::Generation;
+use tokio::sync::mpsc;
+
+use crate::admission::Place;
+use crate::asked::Plan;
+use crate::error::ApiError;
+use crate::service::Service;
+use crate::worker::{Command, Failure, Job, JobTimes, Update};
+
+/// Updates of an answer beside its tokens: the end, and one to spare.
+const BESIDE_TOKENS: usize = 2;
+
+/// The answers to one request. Dropping them cancels those that are not complete.
+pub(crate) struct Answers {
+    service: Arc<Service>,
+    updates: mpsc::Receiver<(usize, Result<Update, Failure>)>,
+    /// Number of answers that have not ended.
+    open: usize,
+}
+
+impl Answers {
+    /// Starts the answers of a request, each in its place.
+    ///
+    /// # Errors
+    /// Those of the plan's stop strings, and 500 if the engine is gone.
+    pub(crate) fn start(
+        service: &Arc<Service>,
+        plan: &Plan,
+        generations: Vec<Generation>,
+        places: Vec<Place>,
+        times: JobTimes,
+    ) -> Result<Self, ApiError> {
+        let open = generations.len();
+        let room = |of: &Generation| of.most_new + BESIDE_TOKENS;
+        let room = generations.iter().map(room).sum();
+        let (sender, updates) = mpsc::channel(room);
+        for (choice, (generation, place)) in generations.into_iter().zip(places).enumerate() {
+            let job = Job {
+                choice,
+                counts_prompt: choice.is_multiple_of(plan.choices),
+                text: plan.text(&service.text.tokenizer)?,
+                updates: sender.clone(),
+                place,
+                times,
+            };
+            let sent = service
+                .worker
+                .send(Command::Answer(Box::new(job), generation));
+            sent.map_err(|failure| ApiError::failure(&failure, 0))?;
+        }
+        Ok(Self {
+            service: service.clone(),
+            updates,
+            open,
+        })
+    }
+
+    /// The next update of any of the answers, with the answer's number; `None` after all have ended.
+    ///
+    /// # Errors
+    /// The failure of an answer, which ends all of them.
+    pub(crate) async fn next(&mut self) -> Result<Option<(usize, Update)>, ApiError> {
+        if self.open == 0 {
+            return Ok(None);
+        }
+        // The engine's thread drops the senders when it fails.
+        let next = self.updates.recv().await;
+        let (choice, update) = next.unwrap_or((0, Err(Failure::Gone)));
+        match update {
+            Ok(update) => {
+                let ends = matches!(update, Update::End { .. });
+                self.open -= usize::from(ends);
+                Ok(Some((choice, update)))
+            }
+            Err(failure) => {
+                self.open = 0;
+                self.updates.close();
+                let wait = self.service.admission.wait();
+                Err(ApiError::failure(&failure, wait))
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Tools that a client tells a model of, and whether it must call one.
+
+use serde_json::Value;
+
+use crate::error::ApiError;
+use crate::ordered::Ordered;
+
+/// Longest name of a tool, in characters.
+const LONGEST: usize = 64;
+
+/// Schema of a tool that says nothing of its parameters.
+const ANY: &str = r#"{"type":"object"}"#;
+
+/// A function that a model may call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::api) struct Tool {
+    pub(in crate::api) name: String,
+    /// Schema of the arguments, a text in JSON.
+    pub(in crate::api) parameters: String,
+}
+
+/// Whether an answer calls tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::api) enum Choice {
+    /// It doesn't, and the model isn't told of them.
+    None,
+    /// As the model chooses.
+    Auto,
+    /// At least one.
+    Required,
+    /// This one.
+    One(Tool),
+}
+
+impl Tool {
+    /// Reads a client's tool number `at`.
+    ///
+    /// # Errors
+    /// 400 for anything but a function with a name of letters, digits, `_` and `-` and an object of parameters.
+    pub(in crate::api) fn read(tool: &Ordered, at: usize) -> Result<Self, ApiError> {
+        let wrong = |field: &str, expected: &str| {
+            let param = format!("tools[{at}].{field}");
+            let message = format!("{param}: expected {expected}, got another value or none");
+            ApiError::field(param, message)
+        };
+        let kind = tool.field("type").and_then(Ordered::text);
+        if kind != Some("function") {
+            return Err(wrong("type", "\"function\""));
+        }
+        let function = tool.field("function");
+        let name = function.and_then(|function| function.field("name")?.text());
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        let fits = |name: &&str| (1..=LONGEST).contains(&name.len()) && name.chars().all(plain);
+        let Some(name) = name.filter(fits) else {
+            let expected = "1 to 64 letters, digits, \"_\" or \"-\"";
+            return Err(wrong("function.name", expected));
+        };
+        let parameters = match function.and_then(|function| function.field("parameters")) {
+            None | Some(Ordered::Null) => ANY.to_owned(),
+            Some(schema @ Ordered::Object(_)) => schema.to_json()?,
+            Some(_) => return Err(wrong("function.parameters", "a schema")),
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            parameters,
+        })
+    }
+}
+
+impl Choice {
+    /// Reads a client's choice among these tools; without one, the model chooses.
+    ///
+    /// # Errors
+    /// 400 for an unknown choice, and for one that no tool fits.
+    pub(in crate::api) fn read(choice: Option<&Value>, tools: &[Tool]) -> Result<Self, ApiError> {
+        let wrong = |expected: &str, got: &str| {
+            let message = format!("tool_choice: expected {expected}, got {got}");
+            ApiError::field("tool_choice", message)
+        };
+        let name = match choice {
+            None | Some(Value::Null) => return Ok(Self::Auto),
+            Some(Value::String(word)) => match word.as_str() {
+                "none" => return Ok(Self::None),
+                "auto" => return Ok(Self::Auto),
+                "required" if tools.is_empty() => return Err(wrong("tools to call", "none")),
+                "required" => return Ok(Self::Required),
+                _ => None,
+            },
+            Some(choice) => {
+                let function = choice["type"] == "function";
+                let name = choice["function"]["name"].as_str();
+                name.filter(|_| function)
+            }
+        };
+        let Some(name) = name else {
+            let expected = "\"none\", \"auto\", \"required\" or a function";
+            let got = choice.map(Value::to_string).unwrap_or_default();
+            return Err(wrong(expected, &got));
+        };
+        let found = tools.iter().find(|tool| tool.name == name);
+        let found = found.ok_or_else(|| wrong("a function of tools", &format!("{name:?}")))?;
+        Ok(Self::One(found.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(tool: &Value) -> Result<Tool, String> {
+        let tool: Ordered = serde_json::from_value(tool.clone()).unwrap();
+        let read = Tool::read(&tool, 2);
+        read.map_err(|error| serde_json::to_string(&error.body()).unwrap())
+    }
+
+    #[test]
+    fn tools_are_functions() {
+        let parameters = json!({"type": "object", "properties": {"x": {}}});
+        let function = json!({"name": "a-1", "parameters": parameters});
+        let tool = json!({"type": "function", "function": function});
+        let found = read(&tool).unwrap();
+        assert_eq!(found.name, "a-1");
+        let schema: Value = serde_json::from_str(&found.parameters).unwrap();
+        assert_eq!(schema, parameters);
+        let bare = json!({"type": "function", "function": {"name": "b"}});
+        assert_eq!(read(&bare).unwrap().parameters, ANY);
+        for (wrong, param) in [
+            (json!({"type": "custom"}), "tools[2].type"),
+            (json!({"type": "function"}), "tools[2].function.name"),
+            (
+                json!({"type": "function", "function": {"name": "a b"}}),
+                "tools[2].function.name",
+            ),
+            (
+                json!({"type": "function", "function": {"name": "a", "parameters": 1}}),
+                "tools[2].function.parameters",
+            ),
+        ] {
+            let said = read(&wrong).unwrap_err();
+            assert!(said.contains(&format!(r#""param":"{param}""#)), "{said}");
+        }
+    }
+
+    #[test]
+    fn choices_are_among_the_tools() {
+        let tool = |name: &str| Tool {
+            name: name.to_owned(),
+            parameters: ANY.to_owned(),
+        };
+        let tools = [tool("f"), tool("g")];
+        let function = |name: &str| json!({"type": "function", "function": {"name": name}});
+        for (choice, expected) in [
+            (json!(null), Choice::Auto),
+            (json!("auto"), Choice::Auto),
+            (json!("none"), Choice::None),
+            (json!("required"), Choice::Required),
+            (function("g"), Choice::One(tool("g"))),
+        ] {
+            let read = Choice::read(Some(&choice), &tools);
+            assert_eq!(read, Ok(expected), "{choice}");
+        }
+        assert_eq!(Choice::read(None, &[]), Ok(Choice::Auto));
+        assert!(Choice::read(Some(&json!("required")), &[]).is_err());
+        for wrong in [json!("any"), json!(1), json!({"type": "x"}), function("h")] {
+            let read = Choice::read(Some(&wrong), &tools);
+            assert!(read.is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Messages of a conversation, as clients write them, for a model's template.
+
+use moebius_text::Message;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use crate::error::ApiError;
+use crate::ordered::Ordered;
+
+/// A message.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+pub(crate) struct ChatMessage {
+    /// Author of the message, such as `system`, `user`, `assistant` or `tool`; the template says which there are.
+    role: String,
+    /// Text of the message, or its parts, which must be texts.
+    content: Option<Content>,
+    /// Name of the author.
+    name: Option<String>,
+    /// Calls of tools that the message made.
+    #[schema(value_type = Option<Vec<Object>>)]
+    tool_calls: Option<Vec<Ordered>>,
+    /// Call that the message answers.
+    tool_call_id: Option<String>,
+    /// Reasoning of the author before the text.
+    reasoning_content: Option<String>,
+}
+
+/// Text of a message.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+enum Content {
+    /// One text.
+    Text(String),
+    /// Several parts.
+    Parts(Vec<Part>),
+}
+
+/// A part of a message.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+struct Part {
+    /// Kind of the part; only `text` is supported.
+    r#type: String,
+    /// Text of the part.
+    text: Option<String>,
+}
+
+impl ChatMessage {
+    /// A message of plain text.
+    pub(crate) fn new(role: &str, text: String) -> Self {
+        Self {
+            role: role.to_owned(),
+            content: Some(Content::Text(text)),
+            name: None,
+            tool_calls: None,
+            tool_call_id: None,
+            reasoning_content: None,
+        }
+    }
+
+    /// The message for a template; `at` is its number.
+    ///
+    /// # Errors
+    /// 400 that names a part which isn't a text, or a call whose arguments aren't JSON.
+    pub(crate) fn into_message(self, at: usize) -> Result<Message, ApiError> {
+        let message = Message::new(self.role, String::new());
+        let text = self.content.map(|content| content.text(at)).transpose()?;
+        let message = message.with("content", text);
+        let calls = self.tool_calls.map(|calls| {
+            let calls = calls.into_iter().enumerate();
+            let calls = calls.map(|(number, call)| with_arguments(call, at, number));
+            calls.collect::<Result<Vec<Ordered>, ApiError>>()
+        });
+        Ok(message
+            .with("name", self.name)
+            .with("tool_calls", calls.transpose()?)
+            .with("tool_call_id", self.tool_call_id)
+            .with("reasoning_content", self.reasoning_content))
+    }
+}
+
+impl Content {
+    /// The text, in which parts are lines.
+    fn text(self, message: usize) -> Result<String, ApiError> {
+        let parts = match self {
+            Self::Text(text) => return Ok(text),
+            Self::Parts(parts) => parts,
+        };
+        let texts = parts.into_iter().enumerate().map(|(number, part)| {
+            let param = format!("messages[{message}].content[{number}]");
+            match (part.r#type.as_str(), part.text) {
+                ("text" | "input_text" | "output_text", Some(text)) => Ok(text),
+                ("text" | "input_text" | "output_text", None) => {
+                    let message = format!("{param}.text: expected a text, got none");
+                    Err(ApiError::field(format!("{param}.text"), message))
+                }
+                (other, _) => {
+                    let message = format!("{param}.type: expected \"text\", got {other:?}");
+                    Err(ApiError::field(format!("{param}.type"), message))
+                }
+            }
+        });
+        let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
+        Ok(texts.join("\n"))
+    }
+}
+
+/// A call with its arguments as an object: clients write them as a text, and templates read their fields.
+fn with_arguments(mut call: Ordered, message: usize, number: usize) -> Result<Ordered, ApiError> {
+    let function = call.field_mut("function");
+    let arguments = function.and_then(|function| function.field_mut("arguments"));
+    if let Some(arguments) = arguments
+        && let Ordered::Text(text) = &arguments
+    {
+        let param = format!("messages[{message}].tool_calls[{number}].function.arguments");
+        let read: Result<Ordered, _> = serde_json::from_str(text);
+        *arguments = read.map_err(|error| {
+            let message = format!("{param}: expected JSON, got an error: {error}");
+            ApiError::field(param.clone(), message)
+        })?;
+    }
+    Ok(call)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use moebius_text::{Chat, ChatTemplate};
+    use serde_json::{Value, json};
+
+    fn rendered(message: Value) -> Result<String, ApiError> {
+        let template = "{{ messages[0].role }}|{{ messages[0].content }}|{{ messages[0].tool_calls[0].function.arguments.city }}";
+        let template = ChatTemplate::new("test", template).unwrap();
+        let message: ChatMessage = serde_json::from_value(message).unwrap();
+        let chat = Chat::new([message.into_message(3)?]);
+        Ok(template.render(&chat).unwrap())
+    }
+
+    #[test]
+    fn parts_and_calls_become_what_templates_read() {
+        let parts = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
+        let calls = json!([{"type": "function", "function": {"name": "f", "arguments": "{\"city\":\"Bern\"}"}}]);
+        let message = json!({"role": "assistant", "content": parts, "tool_calls": calls});
+        assert_eq!(rendered(message).unwrap(), "assistant|a\nb|Bern");
+    }
+
+    #[test]
+    fn a_part_that_is_no_text_is_refused_by_name() {
+        let image = json!([{"type": "image_url", "image_url": {"url": "x"}}]);
+        let refused = rendered(json!({"role": "user", "content": image})).unwrap_err();
+        let said = serde_json::to_string(&refused.body()).unwrap();
+        assert!(said.contains("messages[3].content[0].type"), "{said}");
+        let calls = json!([{"function": {"arguments": "{"}}]);
+        assert!(rendered(json!({"role": "assistant", "tool_calls": calls})).is_err());
+    }
+}
