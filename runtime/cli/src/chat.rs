@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use moebius_engine::{Engine, EngineOptions, Generation, Sampling};
+use moebius_engine::{Constraint, Engine, EngineOptions, Generation, Proposals, Sampling};
 use moebius_text::{Chat, ChatTemplate, Message, Tokenizer};
 use serde_json::json;
 
@@ -11,6 +11,7 @@ use crate::args::ChatArgs;
 use crate::error::CliError;
 use crate::published::{self, Answer, AnswerStream, Source};
 use crate::screen::{DIM, Outcome, Screen};
+use crate::speculation::{self, Speculation};
 
 /// Text that /help shows.
 const HELP: &str = "\
@@ -39,11 +40,24 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     let template = source.template()?;
     // Checks the stop strings; each answer makes its own stream.
     AnswerStream::new(&source.tokenizer, &args.stop)?;
+    let constraint = published::constraint(&args.form, &source.tokenizer)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
+    let speculation = Speculation::open(&args.speculation, &source, screen)?;
     let room = EngineOptions::for_one(args.context);
+    let room = args.cache.room(room, args.place.dtype);
     let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
     let name = ready.name;
     let mut engine = Engine::new(ready.model, room, &ready.device)?;
+    if let Some(speculation) = &speculation {
+        published::shown(screen, |progress| {
+            speculation.begin(
+                &mut engine,
+                args.place.dtype,
+                (room, &ready.device),
+                progress,
+            )
+        })?;
+    }
     if counts {
         engine.count_experts();
     }
@@ -57,10 +71,12 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
         template: &template,
         sampling,
         stops: &args.stop,
+        constraint,
         context: args.context,
         most_new: args.max_tokens,
         system: args.system.clone(),
         messages: Vec::new(),
+        speculates: speculation.is_some(),
     };
     talk(&mut conversation, screen)?;
     if counts {
@@ -118,24 +134,34 @@ fn ask(
 }
 
 fn show(turn: &Turn, screen: &mut Screen) -> Result<(), CliError> {
-    let Turn { answer, prompt } = turn;
+    let Turn {
+        answer,
+        prompt,
+        proposals,
+    } = turn;
     let Answer { ids, finish, .. } = answer;
     let decode = answer.decode_speed();
     let speed = decode.map_or("–".to_owned(), |speed| format!("{speed:.1}"));
+    let accepted = proposals.map(speculation::said);
+    let accepted = accepted.map_or(String::new(), |said| format!(" · {said}"));
     let said = format!(
-        "{} tokens, {speed} tokens/s · {finish} · conversation {} tokens",
+        "{} tokens, {speed} tokens/s{accepted} · {finish} · conversation {} tokens",
         ids.len(),
         prompt + ids.len()
     );
     screen.line(&format!("\n{}\n", screen.paint(DIM, &said)))?;
-    screen.object(&json!({
+    let mut object = json!({
         "text": answer.text,
         "ids": ids,
         "finish": finish,
         "prompt_tokens": prompt,
         "first_token_s": answer.prefill_s,
         "decode_tokens_per_s": decode,
-    }))
+    });
+    if let Some(proposals) = proposals {
+        object["speculation"] = speculation::figures(*proposals);
+    }
+    screen.object(&object)
 }
 
 /// The next line of standard input, `None` at its end.
@@ -199,6 +225,8 @@ struct Conversation<'a> {
     sampling: Sampling,
     /// Stop strings, which end an answer.
     stops: &'a [String],
+    /// What restricts each answer.
+    constraint: Option<Box<dyn Constraint>>,
     /// Largest number of tokens of the conversation.
     context: usize,
     /// Largest number of tokens of an answer.
@@ -206,12 +234,16 @@ struct Conversation<'a> {
     system: Option<String>,
     /// Role and text of each message: the user's and the model's in turns.
     messages: Vec<(&'static str, String)>,
+    /// Whether tokens are proposed.
+    speculates: bool,
 }
 
 /// An answer, and the number of tokens it was generated from.
 struct Turn {
     answer: Answer,
     prompt: usize,
+    /// What came of proposed tokens, if there are any.
+    proposals: Option<Proposals>,
 }
 
 impl Conversation<'_> {
@@ -248,16 +280,24 @@ impl Conversation<'_> {
             );
             return Err(CliError::usage(message, None));
         }
-        let generation = Generation::new(ids, self.most_new.min(left))
+        let mut generation = Generation::new(ids, self.most_new.min(left))
             .with_sampling(self.sampling.clone())
             .with_ends(self.tokenizer.eos_ids().iter().copied());
+        generation.constraint = self.constraint.clone();
         let stream = AnswerStream::new(self.tokenizer, self.stops)?;
+        let before = self.engine.proposals();
         let answering = Answering::begin();
         let answer = stream.follow(&mut self.engine, generation, &interrupted, screen);
         drop(answering);
+        let now = self.engine.proposals();
+        let proposals = Proposals {
+            proposed: now.proposed - before.proposed,
+            accepted: now.accepted - before.accepted,
+        };
         Ok(Turn {
             answer: answer?,
             prompt,
+            proposals: self.speculates.then_some(proposals),
         })
     }
 

@@ -50,12 +50,18 @@ pub(crate) enum CliError {
     /// A conversion of weights failed.
     #[error(transparent)]
     Weights(#[from] moebius_weights::WeightsError),
+    /// A package can't be made, or isn't what it should be.
+    #[error(transparent)]
+    Package(#[from] moebius_weights::package::PackageError),
     /// A model can't be fetched, or isn't in the cache.
     #[error(transparent)]
     Hub(#[from] crate::hub::HubError),
     /// A tokenizer or a chat template can't be used.
     #[error(transparent)]
     Text(#[from] moebius_text::Error),
+    /// An answer can't be held to a schema.
+    #[error(transparent)]
+    Grammar(#[from] moebius_grammar::GrammarError),
     /// A model couldn't answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -68,6 +74,9 @@ pub(crate) enum CliError {
     /// The device has no memory for an answer's next tokens.
     #[error(transparent)]
     NoRoom(#[from] moebius_model::NoRoom),
+    /// A server could not start, or ended.
+    #[error(transparent)]
+    Serve(#[from] moebius_serve::ServeError),
     /// Kernel emission failed.
     #[error("{0}")]
     Emit(String),
@@ -94,6 +103,14 @@ impl CliError {
         move |source| Self::WriteFile { path, source }
     }
 
+    /// Exit status of the command: 70 (`EX_SOFTWARE`) for an engine that failed while it served, for supervisors that start it again.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Self::Serve(moebius_serve::ServeError::Engine(_)) => 70,
+            _ => 2,
+        }
+    }
+
     /// A hint on what the user can do, if there is one.
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -109,7 +126,11 @@ impl CliError {
                 "fewer tokens and --dtype fp8 need less; `moebius devices` shows what memory there is"
             }
             Self::Train(e) => train_hint(e)?,
-            Self::Weights(e) => weights_hint(e)?,
+            Self::Weights(e)
+            | Self::Package(moebius_weights::package::PackageError::Written(e)) => weights_hint(e)?,
+            Self::Serve(moebius_serve::ServeError::Insecure { .. }) => {
+                "--keys FILE names those who may use it; --insecure answers everybody"
+            }
             Self::Emit(_) => "`moebius emit --list` shows every kernel and target",
             Self::Device(_) | Self::NoDevice(_) => {
                 "`moebius devices` shows what can be used here, and why the rest cannot"

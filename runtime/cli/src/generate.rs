@@ -4,8 +4,9 @@
 use std::time::Instant;
 
 use anstyle::Style;
+use moebius::moe::switching::CacheStatistics;
 use moebius_device::Device;
-use moebius_engine::{Engine, EngineOptions, Generation};
+use moebius_engine::{Engine, EngineOptions, Generation, Proposals};
 use moebius_model::{LayerTokens, Perplexity, Windows};
 use serde_json::json;
 
@@ -14,6 +15,7 @@ use crate::devices::bytes;
 use crate::error::CliError;
 use crate::published::{self, Answer, AnswerStream, Source};
 use crate::screen::{DIM, Outcome, Screen, Table};
+use crate::speculation::{self, Speculation};
 
 /// Runs `moebius generate`.
 pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
@@ -22,23 +24,40 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     let source = source.with_special_as_text(args.prompt.no_special);
     let ids = published::prompt(&args.prompt, &source)?;
     let stream = AnswerStream::new(&source.tokenizer, &args.stop)?;
+    let constraint = published::constraint(&args.form, &source.tokenizer)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
+    let speculation = Speculation::open(&args.speculation, &source, screen)?;
     let room = EngineOptions::for_one(ids.len().saturating_add(args.max_tokens));
+    let room = args.cache.room(room, args.place.dtype);
     let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
     let mut engine = Engine::new(ready.model, room, &ready.device)?;
+    if let Some(speculation) = &speculation {
+        published::shown(screen, |progress| {
+            speculation.begin(
+                &mut engine,
+                args.place.dtype,
+                (room, &ready.device),
+                progress,
+            )
+        })?;
+    }
     if counts {
         engine.count_experts();
     }
     let prompt_tokens = ids.len();
-    let generation = Generation::new(ids, args.max_tokens)
+    let mut generation = Generation::new(ids, args.max_tokens)
         .with_sampling(sampling)
         .with_ends(source.tokenizer.eos_ids().iter().copied());
+    generation.constraint = constraint;
     let answer = stream.follow(&mut engine, generation, &|| false, screen)?;
     let place = Place {
         name: ready.name,
         source: &source,
         load_s: ready.load_s,
         cache_bytes: engine.cache_bytes(),
+        cache_format: room.format.name(),
+        proposals: speculation.map(|_| engine.proposals()),
+        moves: engine.model().expert_cache(),
         prompt_tokens,
         experts: counts.then(|| engine.expert_load()).transpose()?,
     };
@@ -52,6 +71,11 @@ struct Place<'a> {
     source: &'a Source,
     load_s: f64,
     cache_bytes: usize,
+    cache_format: &'static str,
+    /// What came of proposed tokens, if any were asked for.
+    proposals: Option<Proposals>,
+    /// The moves of experts to the device, if they are in main memory.
+    moves: Option<CacheStatistics>,
     prompt_tokens: usize,
     /// Tokens of each expert, if asked for.
     experts: Option<Vec<LayerTokens>>,
@@ -67,8 +91,10 @@ impl Place<'_> {
         let prefill = self.prompt_tokens as f64 / answer.prefill_s;
         let decode = answer.decode_speed();
         let speed = decode.map_or("–".to_owned(), |speed| format!("{speed:.1}"));
+        let proposals = self.proposals.map(speculation::said);
+        let proposals = proposals.map_or(String::new(), |said| format!(" · {said}"));
         let said = format!(
-            "{} on {} in {} · loaded in {:.1} s · prompt {} tokens, {prefill:.0} tokens/s · {} tokens, {speed} tokens/s · cache {} · {}",
+            "{} on {} in {} · loaded in {:.1} s · prompt {} tokens, {prefill:.0} tokens/s · {} tokens, {speed} tokens/s{proposals} · cache {} · {}",
             self.source.files.family(),
             self.name,
             args.place.dtype.name(),
@@ -92,7 +118,19 @@ impl Place<'_> {
             "prefill_tokens_per_s": prefill,
             "decode_tokens_per_s": decode,
             "cache_bytes": self.cache_bytes,
+            "kv_cache_dtype": self.cache_format,
         });
+        if let Some(proposals) = self.proposals {
+            object["speculation"] = speculation::figures(proposals);
+        }
+        if let Some(moves) = self.moves {
+            object["expert_cache"] = json!({
+                "hits": moves.hits,
+                "misses": moves.misses,
+                "evictions": moves.evictions,
+                "moved_bytes": moves.moved_bytes,
+            });
+        }
         if let Some(experts) = &self.experts {
             published::show_experts(experts, screen)?;
             object["experts"] = json!(experts);

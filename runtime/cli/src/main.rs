@@ -1,5 +1,5 @@
 //! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, upcycling, conversion, downloads,
-//! generation, conversation, perplexity.
+//! packages, generation, conversation, serving, perplexity.
 
 mod args;
 mod bench;
@@ -16,12 +16,16 @@ mod fetch;
 mod generate;
 mod hub;
 mod main_job;
+mod package;
 mod process;
 mod published;
 mod report;
 mod resolve;
 mod results;
 mod screen;
+mod serve;
+mod signals;
+mod speculation;
 mod train;
 mod trust;
 mod verify;
@@ -87,8 +91,10 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         Command::Upcycle(args) => convert::upcycle(args, screen),
         Command::Convert(args) => convert::convert(args, screen),
         Command::Fetch(args) => fetch::run(args, screen),
+        Command::Package(args) => package::run(args, screen),
         Command::Generate(args) => generate::generate(args, screen),
         Command::Chat(args) => chat::run(args, screen),
+        Command::Serve(args) => serve::run(args, screen),
         Command::Logits(args) => generate::logits(args, screen),
         Command::Perplexity(args) => generate::perplexity(args, screen),
     }

@@ -130,6 +130,7 @@ fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
     let place = PlaceArgs {
         device,
         dtype: ModelPrecision::F32,
+        expert_cache: None,
     };
     let room = EngineOptions::for_one(ids.len() + TOKENS);
     let ready = published::ready(&source.files, &place, Some(room), screen)?;

@@ -8,14 +8,15 @@ use anstyle::Style;
 use burn::tensor::DType;
 use indicatif::ProgressBar;
 use moebius_device::{Device, Work};
-use moebius_engine::{Ended, Engine, EngineOptions, Event, Generation};
+use moebius_engine::{Constraint, Ended, Engine, EngineOptions, Event, Generation};
+use moebius_grammar::{Grammars, Part};
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 use moebius_model::{ExpertLoad, LayerTokens};
 use moebius_text::{Chat, ChatTemplate, Files, Message, StopStrings, TextStream, Tokenizer};
 use moebius_weights::folder::model_at;
 
-use crate::args::{ModelPrecision, PlaceArgs, PromptArgs};
+use crate::args::{FormArgs, ModelPrecision, PlaceArgs, PromptArgs};
 use crate::bundled;
 use crate::error::CliError;
 use crate::hub::located;
@@ -87,6 +88,15 @@ impl Source {
         let text = text.ok_or_else(|| missing(&self.name, "chat template"))?;
         Ok(ChatTemplate::from_gguf(text, &self.tokenizer)?)
     }
+
+    /// The model's chat template, if it has one.
+    pub(crate) fn template_if_any(&self) -> Result<Option<ChatTemplate>, CliError> {
+        let has = match self.files.gguf() {
+            Some(file) => file.chat_template().is_some(),
+            None => ChatTemplate::is_in(&self.beside)?,
+        };
+        has.then(|| self.template()).transpose()
+    }
 }
 
 fn missing(name: &str, what: &str) -> CliError {
@@ -112,18 +122,37 @@ pub(crate) fn ready(
     room: Option<EngineOptions>,
     screen: &mut Screen,
 ) -> Result<Ready, CliError> {
-    let cache = room.map(|room| room.memory(files.spec())).transpose()?;
-    let name = resolve_for(Work::Tokens, place.device, screen)?;
-    let device = moebius::open(&name)?;
-    files.check_memory(&device, options(place.dtype), cache.unwrap_or_default())?;
+    let (name, device, options) = opened(files, place, room, screen)?;
     let begun = Instant::now();
-    let model = load(files, place.dtype, &device, screen)?;
+    let model = load(files, options, &device, screen)?;
     Ok(Ready {
         name,
         device,
         model,
         load_s: begun.elapsed().as_secs_f64(),
     })
+}
+
+/// Chooses and opens the device, and checks that it has memory for the weights and for the first pages of an engine's cache. Returns how the
+/// weights are to be loaded, too.
+pub(crate) fn opened(
+    files: &ModelFiles,
+    place: &PlaceArgs,
+    room: Option<EngineOptions>,
+    screen: &Screen,
+) -> Result<(Device, burn::tensor::Device, LoadOptions), CliError> {
+    if place.expert_cache.is_some() && ExpertLoad::of(files.spec()).is_none() {
+        return Err(without_experts("--expert-cache", files));
+    }
+    let cache = room.map(|room| room.memory(files.spec())).transpose()?;
+    let name = resolve_for(Work::Tokens, place.device, screen)?;
+    let device = moebius::open(&name)?;
+    let options = LoadOptions {
+        expert_cache: place.expert_cache,
+        ..options(place.dtype)
+    };
+    files.check_memory(&device, options, cache.unwrap_or_default())?;
+    Ok((name, device, options))
 }
 
 /// Shows the progress of loading on a bar of 100 steps.
@@ -133,7 +162,7 @@ pub(crate) fn show(bar: &ProgressBar, at: Progress<'_>) {
 }
 
 /// How weights are loaded for a precision.
-fn options(precision: ModelPrecision) -> LoadOptions {
+pub(crate) fn options(precision: ModelPrecision) -> LoadOptions {
     let of = |dtype| LoadOptions {
         dtype,
         ..LoadOptions::default()
@@ -149,15 +178,21 @@ fn options(precision: ModelPrecision) -> LoadOptions {
 /// Loads the model onto a device and shows the progress on a bar.
 fn load(
     files: &ModelFiles,
-    precision: ModelPrecision,
+    options: LoadOptions,
     device: &burn::tensor::Device,
     screen: &Screen,
 ) -> Result<Model, CliError> {
+    Ok(shown(screen, |progress| {
+        files.load(device, options, progress)
+    })?)
+}
+
+/// Runs what loads weights, and shows on a bar how far it is.
+pub(crate) fn shown<T>(screen: &Screen, load: impl FnOnce(&mut dyn FnMut(Progress<'_>)) -> T) -> T {
     let bar = screen.steps("weights", 100);
-    let options = options(precision);
-    let model = files.load(device, options, &mut |progress| show(&bar, progress));
+    let loaded = load(&mut |progress| show(&bar, progress));
     bar.finish_and_clear();
-    Ok(model?)
+    loaded
 }
 
 /// Tokens of the prompt, at least one.
@@ -178,6 +213,23 @@ pub(crate) fn prompt(args: &PromptArgs, source: &Source) -> Result<Vec<u32>, Cli
         return Err(CliError::usage("the prompt is empty", Some(hint)));
     }
     Ok(ids)
+}
+
+/// What restricts answers to the form that is asked for, if one is.
+pub(crate) fn constraint(
+    args: &FormArgs,
+    tokenizer: &Tokenizer,
+) -> Result<Option<Box<dyn Constraint>>, CliError> {
+    let Some(given) = &args.json_schema else {
+        return Ok(None);
+    };
+    let schema = if given.trim_start().starts_with('{') {
+        given.clone()
+    } else {
+        std::fs::read_to_string(given).map_err(CliError::read(given))?
+    };
+    let grammar = Grammars::new(tokenizer)?.compile(&[Part::Json(schema)])?;
+    Ok(Some(Box::new(grammar)))
 }
 
 fn standard_input() -> Result<String, CliError> {
@@ -290,11 +342,14 @@ pub(crate) fn counted(asked: bool, files: &ModelFiles) -> Result<Option<ExpertLo
         return Ok(None);
     }
     let load = ExpertLoad::of(files.spec());
-    let load = load.ok_or_else(|| {
-        let message = format!("--experts: this {} model has no experts", files.family());
-        CliError::usage(message, None)
-    })?;
+    let load = load.ok_or_else(|| without_experts("--experts", files))?;
     Ok(Some(load))
+}
+
+/// The error for an option about experts and a model that has none.
+fn without_experts(option: &str, files: &ModelFiles) -> CliError {
+    let message = format!("{option}: this {} model has no experts", files.family());
+    CliError::usage(message, None)
 }
 
 /// Writes the table of each expert's tokens: a row for each layer, or several if it has many experts.

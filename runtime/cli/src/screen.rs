@@ -271,7 +271,7 @@ pub(crate) fn report_error(error: &CliError, color: Color, json: bool) -> ExitCo
         );
     }
     write_error(&message, hint.as_deref(), color);
-    ExitCode::from(2)
+    ExitCode::from(error.status())
 }
 
 /// Writes the `error:` line, and the `hint:` line if there is a hint, to standard error.

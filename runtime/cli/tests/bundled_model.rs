@@ -75,6 +75,40 @@ fn it_writes_words_of_english() {
 }
 
 #[test]
+fn it_answers_in_json_where_that_is_asked() {
+    let schema = r#"{
+        "type": "object",
+        "properties": {
+            "sort": {"enum": ["whale", "ship", "man"]},
+            "legs": {"type": "integer", "minimum": 0, "maximum": 9},
+            "name": {"type": "string", "pattern": "^[A-Z][a-z]{1,8}$"}
+        },
+        "required": ["sort", "legs", "name"],
+        "additionalProperties": false,
+        "x-guidance": {"whitespace_flexible": false}
+    }"#;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("schema.json");
+    fs::write(&file, schema).unwrap();
+    for (place, more) in [
+        (schema, &["--seed", "3", "--temperature", "1"][..]),
+        (file.to_str().unwrap(), &["--speculate", "ngram"][..]),
+    ] {
+        let prompt = ["generate", "--prompt", "The whale is", "--json-schema"];
+        let said = moebius(&[&prompt[..], &[place], more].concat());
+        assert_eq!(said["finish"], "stop", "{said}");
+        let text = said["text"].as_str().unwrap();
+        let answer: Value = serde_json::from_str(text).unwrap();
+        let sort = answer["sort"].as_str().unwrap();
+        assert!(["whale", "ship", "man"].contains(&sort), "{text}");
+        assert!(answer["legs"].as_u64().is_some_and(|legs| legs < 10));
+        let name = answer["name"].as_str().unwrap();
+        assert!((2..=9).contains(&name.len()), "{text}");
+        assert_eq!(answer.as_object().unwrap().len(), 3);
+    }
+}
+
+#[test]
 fn it_foresees_what_it_has_not_read() {
     let out = tempfile::tempdir().unwrap();
     let [shipped, out] = [repository().join("runtime/shipped"), out.path().join("out")]

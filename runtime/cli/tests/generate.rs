@@ -119,6 +119,13 @@ fn a_folder_that_does_not_fit_is_one_error() {
     refused(&["w1", "--temperature", "NaN"], "temperature");
     refused(&[""], "the prompt is empty");
     refused(&["w1", "--chat"], "template");
+    let any = r#"{"type": "object"}"#;
+    let words = "expected tokens that are the same bytes in every text";
+    refused(&["w1", "--json-schema", any], words);
+    refused(
+        &["w1", "--json-schema", "none.json"],
+        "cannot read none.json",
+    );
     fs::write(folder.path().join("tokenizer.json"), "{").expect("written");
     refused(&["w1"], "tokenizer.json");
     fs::remove_file(folder.path().join("tokenizer.json")).expect("removed");

@@ -11,7 +11,7 @@ use moebius_benches::moe::MoeBench;
 use moebius_benches::options::{Named, named, positive};
 use moebius_host::Simd;
 
-use super::{ModelArgs, PlaceArgs};
+use super::{CacheArgs, ModelArgs, PlaceArgs, SpeculationArgs};
 
 /// `bench`.
 #[derive(Debug, Args)]
@@ -82,13 +82,15 @@ Examples:
     /// A published model that answers several requests
     ///
     /// Requests together against the same one by one, and the first token of a prompt whose beginning the
-    /// cache knows against one that is new. Tokens must be the same both ways; where they are not it is
-    /// exit 1, and no figure is printed.
+    /// cache knows against one that is new. With --speculate or --draft-model also the requests together
+    /// with proposed tokens against the same without. Tokens must be the same both ways; where they are not
+    /// it is exit 1, and no figure is printed.
     #[command(verbatim_doc_comment)]
     #[command(after_help = "\
 Examples:
   moebius bench engine
-  moebius bench engine --model SmolLM2 --streams 8 --tokens 64 --dtype fp8 --json")]
+  moebius bench engine --model SmolLM2 --streams 8 --tokens 64 --dtype fp8 --json
+  moebius bench engine --model SmolLM2 --streams 1 --tokens 256 --speculate ngram:4,8")]
     Engine(BenchEngineArgs),
     /// A chart of speed over tokens, from results that were measured before
     ///
@@ -148,6 +150,10 @@ pub(crate) struct BenchEngineArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+    #[command(flatten)]
+    pub(crate) speculation: SpeculationArgs,
     /// Requests at the same time.
     #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
     pub(crate) streams: usize,

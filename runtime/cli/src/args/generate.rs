@@ -7,6 +7,7 @@ use moebius_benches::options::{Named, named, positive};
 use moebius_device::Device;
 use moebius_engine::{Sampling, SamplingOptions};
 
+use super::{CacheArgs, FormArgs, SpeculationArgs};
 use crate::error::CliError;
 
 /// What a model computes in.
@@ -26,6 +27,14 @@ impl ModelPrecision {
             Self::Bf16 => "bf16",
             Self::Fp8 => "FP8 weights, f32 sums",
         }
+    }
+
+    /// The value of `--dtype` that stands for it.
+    pub(crate) fn option(self) -> &'static str {
+        let named = PRECISIONS
+            .iter()
+            .find(|(_, _, precision)| *precision == self);
+        named.map_or("", |(name, ..)| *name)
     }
 }
 
@@ -48,11 +57,17 @@ pub(crate) struct GenerateArgs {
     pub(crate) prompt: PromptArgs,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+    #[command(flatten)]
+    pub(crate) speculation: SpeculationArgs,
     /// Tokens to generate at most; memory is taken as they come.
     #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
     pub(crate) max_tokens: usize,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
     /// End before this text; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
@@ -70,6 +85,21 @@ pub(crate) struct PlaceArgs {
     /// What to compute in.
     #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
     pub(crate) dtype: ModelPrecision,
+    /// Keep experts in main memory, and those that tokens need in so many bytes of the device, such as 4GiB or 512MiB. Changes no token;
+    /// the rest of the model is on the device.
+    #[arg(long, value_name = "BYTES", value_parser = byte_count)]
+    pub(crate) expert_cache: Option<u64>,
+}
+
+/// The number of bytes that a text names: a whole number, with KiB, MiB, GiB or TiB behind it where it isn't of bytes.
+fn byte_count(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
+    let with_unit = |(unit, bits): (&str, u32)| Some((text.strip_suffix(unit)?, bits));
+    let (number, bits) = UNITS.into_iter().find_map(with_unit).unwrap_or((text, 0));
+    let number = number.trim_end().parse::<u64>();
+    let number = number.map_err(|_| "expected a whole number of bytes, KiB, MiB, GiB or TiB");
+    let bytes = number?.checked_mul(1 << bits);
+    bytes.ok_or_else(|| "expected less than 16 million TiB".to_owned())
 }
 
 /// Which model.
@@ -139,6 +169,8 @@ Examples:
   moebius generate --model SmolLM2 --prompt 'The sea was' --max-tokens 64
   moebius generate --model SmolLM2 --chat --prompt 'What is a whale?' --temperature 0.7 --seed 3
   echo 'Once upon a time' | moebius generate --model OLMoE --device wgpu --dtype fp8 --json
+  moebius generate --model OLMoE --kv-cache-dtype fp8 --speculate ngram --prompt 'The sea was'
+  moebius generate --model SmolLM2 --chat --prompt 'Whales?' --json-schema '{\"type\": \"object\"}'
 
 The text goes to standard output as it comes, with --json as one object at the end. Families:
 deepseek_v2, deepseek_v3, dots1, ernie4_5, ernie4_5_moe, gemma2, gemma3, glm4_moe, glm4_moe_lite,
@@ -159,6 +191,10 @@ pub(crate) struct ChatArgs {
     pub(crate) system: Option<String>,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) cache: CacheArgs,
+    #[command(flatten)]
+    pub(crate) speculation: SpeculationArgs,
     /// Tokens of the whole conversation at most; memory is taken as they come.
     #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
     pub(crate) context: usize,
@@ -167,6 +203,8 @@ pub(crate) struct ChatArgs {
     pub(crate) max_tokens: usize,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
     /// End each answer before this text; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
@@ -182,6 +220,7 @@ const CHAT_EXAMPLES: &str = "\
 Examples:
   moebius chat --model SmolLM2 --temperature 0.7 --top-p 0.9
   moebius chat --model SmolLM2 --system 'Answer in one sentence.' --dtype fp8
+  moebius chat --model SmolLM2-1.7B --draft-model SmolLM2-135M --draft-tokens 6
   printf 'Who wrote Moby-Dick?\\nWhen?\\n' | moebius chat --model SmolLM2 --json   # an object for each answer";
 
 /// `logits`.

@@ -1,8 +1,11 @@
 //! The command line.
 
+mod answering;
 mod bench;
 mod fetch;
 mod generate;
+mod package;
+mod serve;
 mod train;
 
 use std::path::PathBuf;
@@ -13,6 +16,7 @@ use moebius_benches::options::{FORMATS, Named, named};
 use moebius_device::Device;
 use moebius_host::Simd;
 
+pub(crate) use answering::{CacheArgs, FormArgs, SpeculationArgs};
 pub(crate) use bench::{
     BenchArgs, BenchChartArgs, BenchCommand, BenchEngineArgs, BenchMoeArgs, How,
 };
@@ -21,6 +25,8 @@ pub(crate) use generate::{
     ChatArgs, GenerateArgs, LogitsArgs, ModelArgs, ModelPrecision, PerplexityArgs, PlaceArgs,
     PromptArgs,
 };
+pub(crate) use package::PackageArgs;
+pub(crate) use serve::ServeArgs;
 pub(crate) use train::{TrainArgs, UpcycleArgs};
 
 /// One kernel source, every accelerator: mixture of experts and FP8
@@ -125,6 +131,12 @@ pub(crate) enum Command {
     /// An interrupted download goes on where it stopped. Then `--model ORG/NAME` takes the model from the cache.
     #[command(verbatim_doc_comment)]
     Fetch(FetchArgs),
+    /// Make a folder of a published model that is checked before it is served, or check one
+    ///
+    /// A package has the model's files, what was measured with them on this machine, and the SHA-256 of every file. The model is loaded
+    /// from the package and measured before the package appears. `--verify` finds a changed, missing or additional byte.
+    #[command(verbatim_doc_comment)]
+    Package(PackageArgs),
     /// Go on with a text by a published model
     ///
     /// Reads a folder as Hugging Face has them, or a GGUF file. Whatever in it is unsupported, missing or doesn't fit is one error
@@ -137,6 +149,12 @@ pub(crate) enum Command {
     /// waits for a message.
     #[command(verbatim_doc_comment)]
     Chat(ChatArgs),
+    /// Answer the requests of programs, by a published model, in the shape of OpenAI's interface
+    ///
+    /// Answers many requests at once, until a signal stops it. Clients are told when there is too much to do, and those that
+    /// leave are forgotten. Everything that can be asked for at once is bounded.
+    #[command(verbatim_doc_comment)]
+    Serve(Box<ServeArgs>),
     /// Show which tokens a published model thinks likely after a text
     #[command(verbatim_doc_comment)]
     Logits(LogitsArgs),

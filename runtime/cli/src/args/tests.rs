@@ -20,6 +20,24 @@ fn granularities_are_read() {
 }
 
 #[test]
+fn bytes_are_read_with_their_unit() {
+    let read = |bytes: &str| {
+        let line = ["moebius", "generate", "--expert-cache", bytes];
+        let parsed = Cli::try_parse_from(line).ok()?;
+        match parsed.command {
+            Some(Command::Generate(args)) => args.place.expert_cache,
+            _ => None,
+        }
+    };
+    assert_eq!(read("4GiB"), Some(4 << 30));
+    assert_eq!(read("512 MiB"), Some(512 << 20));
+    assert_eq!(read("1000"), Some(1000));
+    for text in ["", "GiB", "4GB", "-1", "1.5GiB", "99999999TiB"] {
+        assert_eq!(read(text), None, "{text}");
+    }
+}
+
+#[test]
 fn json_is_taken_before_and_after_the_command() {
     for line in [
         ["moebius", "--json", "devices"],

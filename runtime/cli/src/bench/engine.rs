@@ -1,11 +1,13 @@
-//! `bench engine`: measures requests together and one by one, and a prompt whose beginning is in the cache.
+//! `bench engine`: measures requests together and one by one, a prompt whose beginning is in the cache, and requests with proposed tokens.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Instant;
 
+use moebius::attention::CacheFormat;
 use moebius_benches::timing::middle;
-use moebius_engine::{Ended, Engine, EngineOptions, Event, Generation, PAGE, RequestId};
+use moebius_device::Device;
+use moebius_engine::{Ended, Engine, EngineOptions, Event, Generation, PAGE, Proposals, RequestId};
 use moebius_model::Text;
 use serde_json::json;
 
@@ -13,54 +15,116 @@ use crate::args::BenchEngineArgs;
 use crate::error::CliError;
 use crate::published::{self, Source};
 use crate::screen::{Outcome, Screen};
+use crate::speculation::{self, Speculation};
 
 /// Number of runs of each way; their median is reported.
-const RUNS: usize = 3;
+pub(crate) const RUNS: usize = 3;
 
 /// Number of prompt tokens after the known beginning.
-const BEHIND: usize = 8;
+pub(crate) const BEHIND: usize = 8;
 
 /// Runs `moebius bench engine`.
 pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let source = Source::open(args.model.model.as_deref())?;
-    let ids = tokens(args, &source)?;
-    let room = room(args);
+    let measured = measure(args, &source, screen)?;
+    let verified = measured.verified();
+    let (family, dtype) = (source.files.family(), args.place.dtype.name());
+    let name = &measured.device;
+    let title = format!("{family} on {name} in {dtype} · medians of {RUNS} runs");
+    screen.heading(&title)?;
+    if verified {
+        show(args, &measured.streams, &measured.known, screen)?;
+        if let Some((pair, proposals)) = &measured.proposed {
+            show_proposed(args, pair, *proposals, screen)?
+        }
+    } else {
+        screen.line("the tokens of a request depend on its company: no figures")?
+    }
+    let figures =
+        |pair: &Pair| verified.then(|| json!({ "slow_s": pair.slow, "fast_s": pair.fast }));
+    let mut object = json!({
+        "benchmark": "engine",
+        "device": name,
+        "model": source.name(),
+        "dtype": dtype,
+        "kv_cache_dtype": measured.format.name(),
+        "streams": args.streams,
+        "prompt": args.prompt,
+        "tokens": args.tokens,
+        "known": args.known,
+        "verified": verified,
+        "alone_and_together": figures(&measured.streams),
+        "cold_and_known": figures(&measured.known),
+    });
+    if let Some((pair, proposals)) = &measured.proposed {
+        object["plain_and_speculated"] = json!(figures(pair));
+        object["speculation"] = speculation::figures(*proposals);
+    }
+    screen.object(&object)?;
+    Ok(Outcome::of(verified))
+}
+
+/// What was measured of a model on a device.
+pub(crate) struct EngineRun {
+    pub(crate) device: Device,
+    /// The format of the cache.
+    format: CacheFormat,
+    /// Seconds that loading the model took.
+    pub(crate) load_s: f64,
+    /// The requests one by one, and together.
+    pub(crate) streams: Pair,
+    /// The first token after a prompt that is new, and after one whose beginning the cache knows.
+    pub(crate) known: Pair,
+    /// The requests together without and with proposed tokens, and what became of these; `None` where none were asked for.
+    proposed: Option<(Pair, Proposals)>,
+}
+
+impl EngineRun {
+    /// Whether the tokens of each request were the same both ways; figures mean something only if they were.
+    pub(crate) fn verified(&self) -> bool {
+        let proposed = self.proposed.as_ref().is_none_or(|(pair, _)| pair.same);
+        self.streams.same && self.known.same && proposed
+    }
+}
+
+/// Loads the model and measures it.
+pub(crate) fn measure(
+    args: &BenchEngineArgs,
+    source: &Source,
+    screen: &mut Screen,
+) -> Result<EngineRun, CliError> {
+    let ids = tokens(args, source)?;
+    let speculation = Speculation::open(&args.speculation, source, screen)?;
+    let room = args.cache.room(room(args), args.place.dtype);
     let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
-    let name = ready.name;
-    let engine = Engine::new(ready.model, room, &ready.device)?;
+    let mut engine = Engine::new(ready.model, room, &ready.device)?;
+    if let Some(speculation) = &speculation {
+        published::shown(screen, |progress| {
+            speculation.begin(
+                &mut engine,
+                args.place.dtype,
+                (room, &ready.device),
+                progress,
+            )
+        })?;
+    }
     let mut bench = Bench {
         args,
         engine,
         ids,
         prompts: 0,
     };
-    let streams = bench.streams()?;
-    let known = bench.known()?;
-    let verified = streams.same && known.same;
-    let (family, dtype) = (source.files.family(), args.place.dtype.name());
-    let title = format!("{family} on {name} in {dtype} · medians of {RUNS} runs");
-    screen.heading(&title)?;
-    if verified {
-        show(args, &streams, &known, screen)?
-    } else {
-        screen.line("the tokens of a request depend on its company: no figures")?
-    }
-    let figures =
-        |pair: &Pair| verified.then(|| json!({ "slow_s": pair.slow, "fast_s": pair.fast }));
-    screen.object(&json!({
-        "benchmark": "engine",
-        "device": name,
-        "model": source.name(),
-        "dtype": dtype,
-        "streams": args.streams,
-        "prompt": args.prompt,
-        "tokens": args.tokens,
-        "known": args.known,
-        "verified": verified,
-        "alone_and_together": figures(&streams),
-        "cold_and_known": figures(&known),
-    }))?;
-    Ok(Outcome::of(verified))
+    bench.engine.propose_at_most(0);
+    let (streams, known) = (bench.streams()?, bench.known()?);
+    let proposed = speculation.map(|_| bench.proposed()).transpose()?;
+    Ok(EngineRun {
+        device: ready.name,
+        format: room.format,
+        load_s: ready.load_s,
+        streams,
+        known,
+        proposed: proposed.map(|pair| (pair, bench.engine.proposals())),
+    })
 }
 
 /// Tokens of the bundled text; an error if they are fewer than the prompts need.
@@ -116,10 +180,28 @@ fn show(
     ))
 }
 
+/// Shows what proposed tokens bring.
+fn show_proposed(
+    args: &BenchEngineArgs,
+    pair: &Pair,
+    proposals: Proposals,
+    screen: &mut Screen,
+) -> Result<(), CliError> {
+    let tokens = (args.streams * args.tokens) as f64;
+    screen.line(&format!(
+        "  {} requests together: {:.1} tokens/s, {:.1} with proposed tokens, {:.2} times; {}",
+        args.streams,
+        tokens / pair.slow,
+        tokens / pair.fast,
+        pair.slow / pair.fast,
+        speculation::said(proposals),
+    ))
+}
+
 /// Median seconds of two ways to generate the same tokens, and whether the tokens are the same.
-struct Pair {
-    slow: f64,
-    fast: f64,
+pub(crate) struct Pair {
+    pub(crate) slow: f64,
+    pub(crate) fast: f64,
     same: bool,
 }
 
@@ -188,6 +270,22 @@ impl Bench<'_> {
             let other = self.request(0..known, 1);
             self.answer(vec![other])?;
             Ok([cold, self.answer(vec![self.request(0..known + BEHIND, 1)])?])
+        })
+    }
+
+    /// Times the same requests together without proposed tokens, then with them.
+    fn proposed(&mut self) -> Result<Pair, CliError> {
+        let (count, prompt, tokens) = (self.args.streams, self.args.prompt, self.args.tokens);
+        Pair::measure(|| {
+            let mut run = |most: usize| {
+                self.engine.propose_at_most(most);
+                self.prompts += 1;
+                let range = |at: usize| at * prompt..(at + 1) * prompt;
+                let requests = (0..count).map(|at| self.request(range(at), tokens));
+                let requests = requests.collect();
+                self.answer(requests)
+            };
+            Ok([run(0)?, run(usize::MAX)?])
         })
     }
 

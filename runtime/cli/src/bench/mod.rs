@@ -1,7 +1,7 @@
 //! `moebius bench`: runs the benchmark that was asked for and shows its results.
 
 mod attention;
-mod engine;
+pub(crate) mod engine;
 mod linear;
 mod moe;
 

@@ -1,0 +1,142 @@
+//! Tests of what the commands that answer keep keys and values in, and of tokens that are proposed to them, as programs.
+#![cfg(feature = "flex")]
+#![allow(
+    clippy::expect_used,
+    reason = "a test that cannot set itself up has failed"
+)]
+
+mod published;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use published::{model, model_of};
+use serde_json::Value;
+
+const PROMPT: [&str; 4] = ["--prompt", "w3 w14 w15 w3 w14", "--max-tokens", "24"];
+
+fn generate(folder: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    command.args(["generate", "--device", "flex", "--json", "--model"]);
+    command.arg(folder).args(PROMPT).args(more);
+    command.output().expect("the binary starts")
+}
+
+fn object(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+/// Checks that a command ended with exit 2 and an error that contains `what`.
+fn assert_refused(output: &Output, what: &str) {
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(what), "{said}");
+}
+
+#[test]
+fn proposed_tokens_change_no_answer() {
+    let (folder, other) = (model(), model_of("decoder_gpt_oss"));
+    let path = |folder: &tempfile::TempDir| folder.path().display().to_string();
+    let [itself, another] = [&folder, &other].map(path);
+    for draws in [&[][..], &["--temperature", "1", "--seed", "7"]] {
+        let plain = object(&generate(folder.path(), draws));
+        assert_eq!(plain["speculation"], Value::Null);
+        for ways in [
+            &["--speculate", "ngram"][..],
+            &["--speculate", "ngram:2,7"],
+            &["--draft-model", &itself],
+            &["--draft-model", &another, "--draft-tokens", "2"],
+        ] {
+            let found = object(&generate(folder.path(), &[draws, ways].concat()));
+            for same in ["ids", "text", "finish", "prompt_tokens"] {
+                assert_eq!(found[same], plain[same], "{ways:?}");
+            }
+            let count = |what: &str| found["speculation"][what].as_u64();
+            let [proposed, accepted] = ["proposed", "accepted"].map(count);
+            assert!(proposed.is_some_and(|count| count > 0), "{found}");
+            assert!(accepted <= proposed, "{found}");
+            if ways.contains(&itself.as_str()) {
+                assert_eq!(accepted, proposed, "{found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn proposers_that_do_not_fit_are_refused() {
+    let (folder, other) = (model(), model_of("decoder_qwen3"));
+    let other = other.path().display().to_string();
+    for (more, what) in [
+        (
+            &["--speculate", "lookahead"][..],
+            "expected ngram, or ngram:N,K",
+        ),
+        (&["--speculate", "ngram:0,4"], "expected at least 1, got 0"),
+        (&["--draft-tokens", "3"], "--draft-model"),
+        (
+            &["--speculate", "ngram", "--draft-model", &other],
+            "cannot be used with",
+        ),
+        (&["--draft-model", &other], "vocabulary of a draft model"),
+    ] {
+        assert_refused(&generate(folder.path(), more), what);
+    }
+}
+
+#[test]
+fn a_cache_in_fp8_takes_a_fraction_of_the_memory() {
+    let folder = model();
+    let of = |format: &str| object(&generate(folder.path(), &["--kv-cache-dtype", format]));
+    let [automatic, single, half, fp8] = ["auto", "f32", "bf16", "fp8"].map(of);
+    let names = [&automatic, &single, &half, &fp8].map(|found| &found["kv_cache_dtype"]);
+    assert_eq!(names, ["f32", "f32", "bf16", "e4m3"]);
+    assert_eq!(automatic["ids"], single["ids"]);
+    let bytes = |found: &Value| found["cache_bytes"].as_u64().unwrap_or_default();
+    let [single, half, fp8] = [&single, &half, &fp8].map(bytes);
+    assert_eq!(half, single / 2);
+    // Each token and head has a scale for its key and one for its value.
+    assert!(fp8 > single / 4 && fp8 < half, "{fp8} of {single}");
+    let unknown = generate(folder.path(), &["--kv-cache-dtype", "int8"]);
+    assert_refused(&unknown, "int8");
+}
+
+#[test]
+fn a_benchmark_compares_proposed_tokens_with_none() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    let line = "bench engine --device flex --streams 2 --prompt 20 --tokens 6 --known 40";
+    command.args(line.split(' '));
+    command.args(["--speculate", "ngram:3,3", "--json"]);
+    let report = object(&command.output().expect("the binary starts"));
+    assert_eq!(report["verified"], true);
+    for time in ["slow_s", "fast_s"] {
+        let seconds = report["plain_and_speculated"][time].as_f64();
+        assert!(seconds.is_some_and(|seconds| seconds > 0.0), "{report}");
+    }
+    assert!(report["speculation"]["proposed"].is_u64(), "{report}");
+}
+
+/// An expert of the model has 46,080 bytes in f32, so that 512 KiB hold two in place and one on its way for each of three layers.
+#[test]
+fn experts_in_main_memory_change_no_answer() {
+    let folder = model();
+    for dtype in ["f32", "fp8"] {
+        let of = |more: &[&str]| generate(folder.path(), &[&["--dtype", dtype], more].concat());
+        let resident = object(&of(&[]));
+        assert_eq!(resident["expert_cache"], Value::Null);
+        let moved = object(&of(&["--expert-cache", "512KiB"]));
+        assert_eq!(moved["ids"], resident["ids"], "{dtype}");
+        let count = |what: &str| moved["expert_cache"][what].as_u64();
+        assert!(count("misses").is_some_and(|misses| misses > 0), "{moved}");
+        assert!(
+            count("moved_bytes").is_some_and(|bytes| bytes > 0),
+            "{moved}"
+        );
+        let few = of(&["--expert-cache", "1KiB"]);
+        assert_refused(&few, "budget: expected at least");
+    }
+    let dense = model_of("decoder_qwen3");
+    let refused = generate(dense.path(), &["--expert-cache", "1GiB"]);
+    assert_refused(&refused, "--expert-cache: this qwen3 model has no experts");
+}
