@@ -510,7 +510,7 @@ fn in_turns(ledger: &Ledger) -> Option<Vec<String>> {
 fn whole_in_chromium(group: &str, changed: Option<&[String]>) -> bool {
     let theirs: &[&str] = match group {
         "package" => &["wasm/", "web-demo/test/", "scripts/wasm"],
-        _ => &["web-demo/", "scripts/demo"],
+        _ => &["web-demo/", "runtime/serve/site/", "scripts/demo"],
     };
     let any = |path: &String| theirs.iter().any(|start| path.starts_with(start));
     changed.is_none_or(|changed| changed.iter().any(any))
@@ -539,6 +539,7 @@ mod tests {
     fn a_group_in_chromium_runs_whole_after_a_change_of_its_own() {
         for (path, page, package) in [
             ("web-demo/text.js", true, false),
+            ("runtime/serve/site/page.js", true, false),
             ("wasm/src/lib.rs", false, true),
             ("web-demo/test/run.mjs", true, true),
             ("scripts/setup", false, false),

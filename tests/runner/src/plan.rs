@@ -40,14 +40,15 @@ const READING: [&str; 2] = ["moebius-tree", "moebius-runner"];
 
 /// Jobs that need no build of Burn and only Rust installed; they run first.
 pub(crate) fn reading() -> Vec<Job> {
-    let parse = r#"for file in scripts/* .ci/run; do case "$file" in *.mjs) ;; *) bash -n "$file" || exit ;; esac; done"#;
-    let kit = "python3 -m unittest discover -s tests/gpu -p test_*.py";
+    let parse = r#"for file in scripts/* .ci/run; do case "$file" in *.mjs | *.py) ;; *) bash -n "$file" || exit ;; esac; done"#;
+    let kit = |folder: &str| format!("python3 -m unittest discover -s {folder} -p test_*.py");
     let [tree, runner] = READING;
     let tests = format!("cargo test --locked -p {tree} -p {runner}");
     vec![
         Job::words("format", "cargo fmt --all --check"),
         Job::new("shell scripts parse", &["bash", "-c", parse]),
-        Job::words("the kit for machines with a GPU", kit),
+        Job::words("the kit for machines with a GPU", &kit("tests/gpu")),
+        Job::words("the kit of the server's clients", &kit("tests/clients")),
         Job::words("the tree: style, layers, documents", &tests).tests(),
     ]
 }
@@ -56,10 +57,7 @@ pub(crate) fn reading() -> Vec<Job> {
 pub(crate) fn set_up(what: &str, option: &str) -> Job {
     Job {
         asks: true,
-        ..Job::words(
-            &format!("set-up {what}"),
-            &format!("scripts/setup {option}"),
-        )
+        ..Job::words(format!("set-up {what}"), &format!("scripts/setup {option}"))
     }
 }
 
@@ -75,7 +73,7 @@ pub(crate) fn build() -> Job {
 
 /// The crates that users depend on.
 pub(crate) const PUBLISHED: &str = "moebius-ops moebius-host moebius-device moebius-shaders moebius-pjrt moebius-xla moebius \
-    moebius-weights moebius-model moebius-text moebius-engine moebius-cases";
+    moebius-weights moebius-model moebius-text moebius-engine moebius-serve moebius-cases";
 
 /// Cargo's checks other than tests; only one at a time can use cargo's target folder. Published crates are packed without
 /// compiling them again.

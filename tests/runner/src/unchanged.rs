@@ -25,11 +25,12 @@ const FORMAT: &str = "moebius jobs 3";
 /// The name of the browser's tests in [`READ_BY`].
 pub(crate) const BROWSER: &str = "browser";
 /// Folders of data, each with its only readers: test programs by target name, or the browser's tests.
-pub(crate) const READ_BY: [(&str, &[&str]); 4] = [
+pub(crate) const READ_BY: [(&str, &[&str]); 5] = [
     ("tests/snapshots/", &["snapshots"]),
     ("tests/support/", &["support_table"]),
     ("tests/checkpoints/", &["robustness"]),
     ("web-demo/", &[BROWSER, "browser_reference"]),
+    ("runtime/serve/site/", &[BROWSER, "page"]),
 ];
 
 /// The folders in [`READ_BY`] that a reader reads.
@@ -291,13 +292,14 @@ fn tree() -> io::Result<(String, BTreeMap<&'static str, String>)> {
 }
 
 /// Whether programs may read this file of the tree at run time. Rust sources, manifests and scripts only make programs, which
-/// are part of keys; and the tests of documents, and those of the kit in `tests/gpu/`, always run.
+/// are part of keys; and the tests of documents, and those of the kits in `tests/gpu/` and `tests/clients/`, always run.
 fn is_data(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or_default();
     let manifests = "Cargo.toml Cargo.lock clippy.toml rustfmt.toml .gitignore";
+    let folders = ".ci/ .cargo/ scripts/ tests/gpu/ tests/clients/";
     let makes_programs = name.ends_with(".rs")
         || manifests.split(' ').any(|manifest| manifest == file)
-        || starts_with_one(name, &[".ci/", ".cargo/", "scripts/", "tests/gpu/"]);
+        || folders.split(' ').any(|folder| name.starts_with(folder));
     !name.is_empty() && !makes_programs && !is_document(name)
 }
 

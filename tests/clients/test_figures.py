@@ -1,0 +1,48 @@
+"""Tests of percentiles and judgements."""
+
+import unittest
+
+import figures
+
+
+class Percentiles(unittest.TestCase):
+    def test_the_value_that_a_part_does_not_exceed(self):
+        values = list(range(100, 0, -1))
+        for part, want in ((0, 1), (0.5, 50), (0.99, 99), (0.991, 100), (1, 100)):
+            self.assertEqual(figures.percentile(values, part), want, part)
+        self.assertEqual(figures.percentile([7], 0.99), 7)
+        with self.assertRaises(ValueError):
+            figures.percentile([], 0.5)
+
+
+class Judgements(unittest.TestCase):
+    def test_times(self):
+        times = [0.001] * 99 + [0.2]
+        self.assertTrue(figures.within("probe", times, 0.99, 0.1).good)
+        slowest = figures.within("probe", times, 1, 0.1)
+        self.assertFalse(slowest.good)
+        self.assertEqual(slowest.said, "probe: the slowest of 100 200.0 ms, at most 100.0 ms expected; median 1.0 ms")
+
+    def test_rates(self):
+        self.assertTrue(figures.kept(1000, 950, 0.95).good)
+        self.assertFalse(figures.kept(1000, 949, 0.95).good)
+        self.assertFalse(figures.kept(0, 0, 0.95).good)
+        self.assertTrue(figures.slower(1000, 970, 0.03).good)
+        self.assertFalse(figures.slower(1000, 969, 0.03).good)
+        self.assertTrue(figures.slower(1000, 1100, 0.03).good)
+        self.assertFalse(figures.slower(0, 100, 0.03).good)
+
+    def test_delays_and_memory(self):
+        self.assertTrue(figures.later(0.010, 0.0119, 0.002).good)
+        self.assertFalse(figures.later(0.010, 0.0121, 0.002).good)
+        self.assertIn("+2.1 ms", figures.later(0.010, 0.0121, 0.002).said)
+        self.assertTrue(figures.back(100 << 20, 108 << 20, 8 << 20).good)
+        self.assertFalse(figures.back(100 << 20, (108 << 20) + 1, 8 << 20).good)
+
+    def test_counts(self):
+        self.assertEqual(figures.differences({"a": 1, "b": 0}, {"a": 1.0}), [])
+        self.assertEqual(figures.differences({"a": 1}, {"a": 2, "c": 3}), ["a: counted 1, told 2", "c: counted 0, told 3"])
+
+
+if __name__ == "__main__":
+    unittest.main()
