@@ -100,8 +100,23 @@ struct Seen {
     status: u16,
 }
 
+/// Whether a path is asked every few seconds by what watches the server. Such a request is no client's: it isn't counted, and is logged only
+/// where everything is.
+fn watches(path: &str) -> bool {
+    path == "/metrics" || path == "/health" || path.starts_with("/health/")
+}
+
 impl Drop for Seen {
     fn drop(&mut self) {
+        if watches(&self.path) {
+            tracing::debug!(
+                id = self.id,
+                path = self.path,
+                status = self.status,
+                "watched"
+            );
+            return;
+        }
         if self.status >= 400 {
             self.service.metrics.failed(self.status);
         }
@@ -171,6 +186,16 @@ mod tests {
             assert_eq!(key(&found), expected.map(str::as_bytes), "{value}");
         }
         assert_eq!(key(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn probes_are_no_requests_of_clients() {
+        for path in ["/health", "/health/live", "/health/ready", "/metrics"] {
+            assert!(watches(path), "{path}");
+        }
+        for path in ["/", "/healthy", "/metrics/", "/v1/models"] {
+            assert!(!watches(path), "{path}");
+        }
     }
 
     #[test]
