@@ -62,5 +62,14 @@ class Metrics:
 
 def listed(text):
     """The types of metrics by their names, as docs/deploy/metrics.tsv has them."""
-    rows = [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]
-    return {row[0]: row[1] for row in rows}
+    return {row[0]: row[1] for row in rows(text)}
+
+
+def labelled(text):
+    """The names of metrics with labels of their own, which have no sample, and so no type, before their first event."""
+    return {row[0] for row in rows(text) if row[2]}
+
+
+def rows(text):
+    """The rows of docs/deploy/metrics.tsv: name, type, labels."""
+    return [line.split("\t") for line in text.splitlines() if line and not line.startswith("#")]

@@ -23,7 +23,7 @@ KILLED, DRAINED, DRAINED_TOKENS = 8, 32, 200
 READY_WITHIN = 10
 
 # Clients that leave, how many at a time, those that leave before memory is read, and how much more memory there may be after all.
-LEAVING, AT_ONCE, WARM_UP = 1000, 20, 200
+LEAVING, AT_ONCE, WARM_UP = 1000, 20, 1000
 # Seconds in which a server must have noticed that all are gone.
 IDLE_WITHIN = 20
 SLACK_BYTES, SLACK_PART, SLACK_FILES = 8 << 20, 0.05, 4
@@ -143,7 +143,10 @@ async def leave_all(server, count):
 
 
 async def disconnects(kit):
-    """Clients that leave give all back that they had."""
+    """Clients that leave give all back that they had.
+
+    As many leave before, because the cache keeps pages of ended answers and grows up to its bound.
+    """
     async with served.Served(kit) as server:
         await leave_all(server, WARM_UP)
         memory, files = server.resident(), server.files()

@@ -47,6 +47,7 @@ class Reading(unittest.TestCase):
     def test_the_committed_list(self):
         text = "# Metrics: name, type, labels.\na_total\tcounter\treason\nb\thistogram\t\n"
         self.assertEqual(exposition.listed(text), {"a_total": "counter", "b": "histogram"})
+        self.assertEqual(exposition.labelled(text), {"a_total"})
 
 
 if __name__ == "__main__":
