@@ -10,6 +10,10 @@ mod convolution;
 mod rope;
 mod slot;
 mod spec;
+#[cfg(not(target_family = "wasm"))]
+mod switched;
+#[cfg(target_family = "wasm")]
+#[path = "switched_nowhere.rs"]
 mod switched;
 mod temperature;
 mod weights;
