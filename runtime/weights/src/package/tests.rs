@@ -400,6 +400,15 @@ fn symbolic_links_are_refused() {
     symlink(&outside, &inside).unwrap();
     let error = checked(&package.folder).unwrap_err();
     assert!(matches!(error, PackageError::NotAFile(_)), "{error}");
+    // A package doesn't become an ordinary folder by links in place of its own two files.
+    let (place, package) = made();
+    for name in [MANIFEST_FILE, SUMS_FILE] {
+        let (inside, outside) = (package.folder.join(name), place.path().join(name));
+        fs::rename(&inside, &outside).unwrap();
+        symlink(&outside, &inside).unwrap();
+    }
+    let error = verify_at(&package.folder, None, &mut |_| ()).unwrap_err();
+    assert!(matches!(error, PackageError::NotAFile(_)), "{error}");
     // A link to the package itself is how a new version takes the place of an old one.
     let (place, package) = made();
     let link = place.path().join("current");

@@ -27,11 +27,20 @@ pub struct Package {
 }
 
 /// Whether `folder` has a manifest, or sums that name one, and so must be verified before it is loaded. Other programs have files of the
-/// manifest's name, too, which make no package.
+/// manifest's name, too, which make no package. A link counts as what it leads to, and a file that can't be read as a package's, so that
+/// [`verify`] refuses it.
 pub fn is_package(folder: &Path) -> bool {
     let has = |name: &str, text: &str| {
-        let bytes = small(folder, name).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).contains(text)
+        let path = folder.join(name);
+        if !path.is_file() {
+            return false;
+        }
+        let mut bytes = Vec::new();
+        let opened = File::open(&path);
+        match opened.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes)) {
+            Ok(_) => String::from_utf8_lossy(&bytes).contains(text),
+            Err(_) => true,
+        }
     };
     has(MANIFEST_FILE, &format!("\"{FORMAT}\"")) || has(SUMS_FILE, &format!("  {MANIFEST_FILE}\n"))
 }
