@@ -17,9 +17,12 @@ import struct
 import sys
 import tomllib
 
-# Beginnings of the names of files with licences, and the largest number of bytes of one.
+# Beginnings of the names of files and folders with licences, endings of those with something else, and the largest number of bytes of one.
 LICENCE = re.compile(r"licen[cs]e|copying|copyright|notice|unlicense", re.IGNORECASE)
+OTHER = re.compile(r"\.(rs|py|js|ts|c|cc|cpp|h|hpp|go|sh|json|toml|ya?ml)$", re.IGNORECASE)
 MOST = 1 << 20
+# Folders of packages that no program links; nor does it hidden ones.
+UNLINKED = {"tests", "benches", "examples", "fuzz", "target"}
 CYCLONEDX = "1.6"
 
 
@@ -69,22 +72,23 @@ def offers(stated, licence):
 
 
 def texts(package):
-    """The texts of a package's licences and notices, by file name."""
+    """The texts of the licences and notices of a package, and of other people's code in its folders, by path."""
     folder = os.path.dirname(package["manifest_path"])
-    names = [name for name in os.listdir(folder) if LICENCE.match(name)]
-    if package.get("license_file"):
-        names.append(package["license_file"])
+    paths = [package["license_file"]] if package.get("license_file") else []
+    for place, inner, names in os.walk(folder):
+        inner[:] = [name for name in inner if name not in UNLINKED and not name.startswith(".")]
+        all_are = place != folder and LICENCE.match(os.path.basename(place))
+        chosen = [name for name in names if (all_are or LICENCE.match(name)) and not OTHER.search(name)]
+        paths += [os.path.relpath(os.path.join(place, name), folder) for name in chosen]
     found = {}
-    for name in sorted(set(names)):
-        path = os.path.join(folder, name)
-        inner = [os.path.join(path, one) for one in sorted(os.listdir(path))] if os.path.isdir(path) else [path]
-        for file in inner:
-            if os.path.isfile(file) and os.path.getsize(file) <= MOST:
-                with open(file, encoding="utf-8", errors="replace") as opened:
-                    text = opened.read().strip()
-                # A short file is the name of a path, which a system without links has in place of the link.
-                if len(text) > 100:
-                    found[os.path.relpath(file, folder)] = text
+    for path in sorted(set(map(os.path.normpath, paths))):
+        file = os.path.join(folder, path)
+        if os.path.isfile(file) and os.path.getsize(file) <= MOST:
+            with open(file, encoding="utf-8", errors="replace") as opened:
+                text = opened.read().strip()
+            # A short file is the name of a path, which a system without links has in place of the link.
+            if len(text) > 100:
+                found[path] = text
     return found
 
 

@@ -76,6 +76,17 @@ fn release(name: &str, licence_of_bare: &str) -> PathBuf {
         fs::write(folder.join(name).join("LICENSE-MIT"), long("same")).unwrap();
     }
     fs::write(folder.join("lib/NOTICE.md"), long("notice")).unwrap();
+    // Other people's code in a package has a licence of its own, which counts where the code is linked.
+    for (inner, file, of) in [
+        ("lib/src/c-1.0", "LICENSE", "of the C code"),
+        ("lib/LICENSES", "Zlib", "one of several"),
+        ("lib/tests", "LICENSE", "not linked"),
+        ("lib/src", "license.rs", "a source"),
+    ] {
+        let inner = folder.join(inner);
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join(file), long(of)).unwrap();
+    }
     fs::write(folder.join("old/LICENSE"), "../LICENSE").unwrap();
     let node = |id: &str, below: &[&str]| json!({ "id": id, "dependencies": below });
     let nodes = [
@@ -107,7 +118,10 @@ fn licences_are_those_of_all_parts_each_text_once() {
     let said = text(&output.stdout);
     assert_eq!(said.matches(long("same").trim()).count(), 1, "{said}");
     assert!(said.contains("\napp 1.0.0, lib 2.0.0\n"), "{said}");
-    assert!(said.contains(long("notice").trim()), "{said}");
+    for of in ["notice", "of the C code", "one of several"] {
+        assert!(said.contains(long(of).trim()), "{said}");
+    }
+    assert!(!said.contains("not linked") && !said.contains("a source"));
     assert!(
         said.contains("\nbare 3.0.0 (its package has no text)\n"),
         "{said}"
