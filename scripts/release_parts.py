@@ -171,11 +171,12 @@ def bill(metadata, tree, lock):
     sums = checksums(lock)
     components = [component(package, sums) for package in packages]
     refs = {package["id"]: entry["bom-ref"] for package, entry in zip(packages, components)}
-    nodes = {node["id"]: node["dependencies"] for node in metadata["resolve"]["nodes"]}
+    nodes = {node["id"]: node["deps"] for node in metadata["resolve"]["nodes"]}
     edges = []
     for package in packages:
-        below = sorted(refs[one] for one in nodes.get(package["id"], []) if one in refs)
-        edges.append({"ref": refs[package["id"]], "dependsOn": below})
+        # What a package needs for its build or its tests alone isn't linked for it.
+        linked = [one["pkg"] for one in nodes.get(package["id"], []) if any(kind["kind"] is None for kind in one["dep_kinds"])]
+        edges.append({"ref": refs[package["id"]], "dependsOn": sorted(refs[one] for one in linked if one in refs)})
     released = dict(components[0], type="application")
     return {
         "bomFormat": "CycloneDX",

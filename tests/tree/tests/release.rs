@@ -88,10 +88,17 @@ fn release(name: &str, licence_of_bare: &str) -> PathBuf {
         fs::write(inner.join(file), long(of)).unwrap();
     }
     fs::write(folder.join("old/LICENSE"), "../LICENSE").unwrap();
-    let node = |id: &str, below: &[&str]| json!({ "id": id, "dependencies": below });
+    let edge = |id: &str, kind: Option<&str>| {
+        json!({ "pkg": id, "dep_kinds": [{ "kind": kind, "target": null }] })
+    };
+    let node = |id: &str, below: &[Value]| json!({ "id": id, "deps": below });
+    let linked = ["old 4.0.0", "lib 2.0.0", "unused 5.0.0"].map(|id| edge(id, None));
     let nodes = [
-        node("app 1.0.0", &["old 4.0.0", "lib 2.0.0", "unused 5.0.0"]),
-        node("lib 2.0.0", &["bare 3.0.0"]),
+        node("app 1.0.0", &linked),
+        node(
+            "lib 2.0.0",
+            &[edge("bare 3.0.0", None), edge("old 4.0.0", Some("dev"))],
+        ),
         node("bare 3.0.0", &[]),
         node("old 4.0.0", &[]),
     ];
@@ -193,6 +200,9 @@ fn the_bill_has_parts_licences_checksums_and_edges() {
     let below = json!(["pkg:cargo/lib@2.0.0", "pkg:cargo/old@4.0.0"]);
     let edge = json!({ "ref": "pkg:cargo/app@1.0.0", "dependsOn": below });
     assert_eq!(bill["dependencies"][0], edge);
+    // The package that only the tests of `lib` need is no part of it.
+    let below = json!(["pkg:cargo/bare@3.0.0"]);
+    assert_eq!(bill["dependencies"][1]["dependsOn"], below);
 
     fs::write(folder.join("tree"), "other v1.0.0\n").unwrap();
     let output = parts(&folder, &["bill", "metadata", "tree", "lock"]);
