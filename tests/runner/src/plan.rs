@@ -71,9 +71,9 @@ pub(crate) fn build() -> Job {
     Job::words(BUILD, &command).holding("cargo")
 }
 
-/// The crates that users depend on.
+/// The crates that users depend on, each after those that it needs.
 pub(crate) const PUBLISHED: &str = "moebius-ops moebius-host moebius-device moebius-shaders moebius-pjrt moebius-xla moebius \
-    moebius-weights moebius-model moebius-text moebius-engine moebius-serve moebius-cases";
+    moebius-weights moebius-model moebius-text moebius-engine moebius-grammar moebius-serve moebius-cases";
 
 /// Cargo's checks other than tests; only one at a time can use cargo's target folder. Published crates are packed without
 /// compiling them again.

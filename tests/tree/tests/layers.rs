@@ -192,6 +192,31 @@ fn every_member_takes_the_workspace_lints() {
     assert_none("There is one set of lints, the workspace's:", &offences);
 }
 
+/// A registry takes a crate only when it has all that the crate needs.
+#[test]
+fn crates_can_be_published_in_the_order_of_the_list() {
+    let plan = moebius_tree::root().join("tests/runner/src/plan.rs");
+    let plan = std::fs::read_to_string(plan).unwrap();
+    let list = plan.split("const PUBLISHED: &str = \"").nth(1).unwrap();
+    let words = list.split('"').next().unwrap().split_whitespace();
+    let published: Vec<&str> = words.filter(|word| *word != "\\").collect();
+    let metadata = metadata();
+    let dependencies = dependencies(&metadata);
+    let mut offences = Vec::new();
+    for (at, name) in published.iter().enumerate() {
+        for dependency in dependencies[name] {
+            let to = text(dependency, "name");
+            // What tests alone need is left out of packages where no version is asked for.
+            let left_out = dependency["kind"] == "dev" && dependency["req"] == "*";
+            let ours = dependencies.contains_key(to);
+            if ours && !left_out && !published[..at].contains(&to) {
+                offences.push(format!("{name} needs {to}, which doesn't come before it"));
+            }
+        }
+    }
+    assert_none("PUBLISHED in tests/runner/src/plan.rs:", &offences);
+}
+
 /// A library with `test = false` is compiled once, for its users; unit tests in it would never run.
 #[test]
 fn every_unit_test_is_built() {
