@@ -241,6 +241,8 @@ def send_large(address, headers, chunked):
                     sent, rest = sent + count, rest[count:] or piece
             except OSError:
                 break  # a reset in place of an answer; `back` is empty then
+        else:
+            raise Wrong(f"expected a refusal of a body of {LARGE} bytes within 30 s, got none after {figures.mib(sent)}")
         return back, sent, time.monotonic() - begun
 
 
