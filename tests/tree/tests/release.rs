@@ -88,9 +88,7 @@ fn release(name: &str, licence_of_bare: &str) -> PathBuf {
         fs::write(inner.join(file), long(of)).unwrap();
     }
     fs::write(folder.join("old/LICENSE"), "../LICENSE").unwrap();
-    let edge = |id: &str, kind: Option<&str>| {
-        json!({ "pkg": id, "dep_kinds": [{ "kind": kind, "target": null }] })
-    };
+    let edge = |id: &str, kind: Option<&str>| json!({ "pkg": id, "dep_kinds": [{ "kind": kind, "target": null }] });
     let node = |id: &str, below: &[Value]| json!({ "id": id, "deps": below });
     let linked = ["old 4.0.0", "lib 2.0.0", "unused 5.0.0"].map(|id| edge(id, None));
     let nodes = [
