@@ -24,7 +24,8 @@ async function verifyAll(names) {
   const opened = await device();
   const results = [];
   for (const name of names) {
-    results.push({ name, ...(await attempt(async () => opened.verify(await bytes(`/all-cases/${name}`)))) });
+    // An error has a name, too.
+    results.push({ ...(await attempt(async () => opened.verify(await bytes(`/all-cases/${name}`)))), name });
   }
   return results;
 }

@@ -54,12 +54,20 @@ export function f32(values, shape) {
   return { dtype: 'F32', shape, bytes: Buffer.from(Float32Array.from(values).buffer) };
 }
 
-/** A copy of a case file with one bit of `output` flipped, such that a number changes by more than rounding. */
+/** Index of the f32 with the largest magnitude. @param {Buffer} bytes */
+function indexOfLargest(bytes) {
+  let largest = 0;
+  const magnitude = (i) => Math.abs(bytes.readFloatLE(4 * i));
+  for (let i = 1; 4 * i < bytes.length; i++) if (magnitude(i) > magnitude(largest)) largest = i;
+  return largest;
+}
+
+/** A copy of a case file with one bit of `output` flipped, such that a number changes by more than rounding: of f32's the largest. */
 export function withFlippedBit(file, output) {
   const copy = Buffer.from(file);
   const { dtype, bytes } = parse(copy).tensors[output];
   // For an f32, the second-highest bit of the exponent; for an integer or a code, the lowest bit.
-  const [at, bit] = dtype === 'F32' ? [3, 0x20] : [0, 0x01];
+  const [at, bit] = dtype === 'F32' ? [4 * indexOfLargest(bytes) + 3, 0x20] : [0, 0x01];
   bytes[at] ^= bit;
   return copy;
 }
