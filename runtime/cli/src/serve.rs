@@ -226,7 +226,8 @@ fn name(model: Option<&Path>) -> String {
     name.strip_suffix(".gguf").unwrap_or(&name).to_owned()
 }
 
-/// The keys of those who may use the server.
+/// The keys of those who may use the server. A file without keys is an error: a server that reads it while it is being written would answer
+/// everybody.
 fn read_keys(file: Option<&Path>) -> Result<Keys, CliError> {
     let (text, place) = match file {
         Some(file) => {
@@ -235,11 +236,17 @@ fn read_keys(file: Option<&Path>) -> Result<Keys, CliError> {
             (text, file.display().to_string())
         }
         None => {
-            let text = env::var(KEYS).unwrap_or_default().replace(',', "\n");
-            (text, KEYS.to_owned())
+            let text = env::var_os(KEYS).unwrap_or_default().into_string();
+            let refused = |_| CliError::usage(format!("{KEYS}: expected UTF-8, got others"), None);
+            (text.map_err(refused)?.replace(',', "\n"), KEYS.to_owned())
         }
     };
-    Keys::parse(&text).map_err(|error| CliError::usage(format!("{place}: {error}"), None))
+    let wrong = |said: String| CliError::usage(format!("{place}: {said}"), None);
+    let keys = Keys::parse(&text).map_err(|error| wrong(error.to_string()))?;
+    if file.is_some() && keys.is_empty() {
+        return Err(wrong("expected at least one key, got none".to_owned()));
+    }
+    Ok(keys)
 }
 
 fn certificate(args: &ServeArgs) -> Result<Option<Certificate>, CliError> {
@@ -277,6 +284,9 @@ mod tests {
         fs::write(&file, "short\n").unwrap();
         let said = read_keys(Some(&file)).unwrap_err().to_string();
         assert!(said.contains("key 1"), "{said}");
+        fs::write(&file, "# none any more\n").unwrap();
+        let said = read_keys(Some(&file)).unwrap_err().to_string();
+        assert!(said.ends_with("expected at least one key, got none"), "{said}");
         let missing = read_keys(Some(&folder.path().join("none")));
         assert!(matches!(missing, Err(CliError::ReadFile { .. })));
     }
