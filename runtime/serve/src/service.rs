@@ -44,7 +44,7 @@ pub(crate) struct Service {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) phases: Phases,
     /// Bounds the threads that encode prompts and compile grammars, so that they leave the engine a processor.
-    encoders: Semaphore,
+    encoders: Arc<Semaphore>,
     /// Compiles grammars, once one is asked for.
     grammars: OnceLock<Result<Grammars, GrammarError>>,
 }
@@ -66,7 +66,7 @@ impl Service {
         Self {
             created: since_1970.map_or(0, |time| time.as_secs()),
             admission: Admission::new(&parts.options.limits),
-            encoders: Semaphore::new((processors / 2).max(1)),
+            encoders: Arc::new(Semaphore::new((processors / 2).max(1))),
             grammars: OnceLock::new(),
             options: parts.options,
             text: parts.text,
@@ -191,7 +191,7 @@ impl Service {
         .await
     }
 
-    /// Runs `work` on a thread for what takes long.
+    /// Runs `work` on a thread for what takes long. A client that leaves doesn't stop it, so the permit goes with the work.
     ///
     /// # Errors
     /// Those of `work`, and 500 if it panicked.
@@ -200,11 +200,13 @@ impl Service {
         work: impl FnOnce(&Self) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let failed = |what: String| ApiError::internal("encoder_failed", what);
-        let permit = self.encoders.acquire().await;
+        let permit = self.encoders.clone().acquire_owned().await;
         let permit = permit.map_err(|error| failed(error.to_string()))?;
         let service = self.clone();
-        let done = tokio::task::spawn_blocking(move || work(&service)).await;
-        drop(permit);
-        done.map_err(|error| failed(error.to_string()))?
+        let done = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            work(&service)
+        });
+        done.await.map_err(|error| failed(error.to_string()))?
     }
 }
