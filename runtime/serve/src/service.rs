@@ -117,10 +117,13 @@ impl Service {
     /// Takes places for `count` answers.
     ///
     /// # Errors
-    /// 429 if the queue is full.
+    /// 429 if the queue is full, and as [`Self::ready`].
     pub(crate) fn places(&self, count: usize) -> Result<Vec<Place>, ApiError> {
         let places = self.admission.take(count);
-        places.map_err(|full| self.rejected(full))
+        let places = places.map_err(|full| self.rejected(full))?;
+        // A stop that began while the body was read may have found no place taken, and waits for none that is taken now.
+        self.ready()?;
+        Ok(places)
     }
 
     /// Counts a prompt of `tokens` tokens as waiting, once for each of the places.
