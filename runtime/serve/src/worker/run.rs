@@ -1,6 +1,6 @@
 //! The loop of the engine's thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,9 @@ pub(super) struct Run<'a> {
     lost: Lost,
     active: HashMap<RequestId, Active>,
     /// Requests for logits, in the order of arrival.
-    logits: Vec<Logits>,
+    logits: VecDeque<Logits>,
+    /// Whether all answers were ended because the server stops, so that none begins any more.
+    aborted: bool,
     /// How the engine was loaded when that was last told.
     told: EngineLoad,
     /// Experts' tokens, and when they were last told.
@@ -55,7 +57,8 @@ impl<'a> Run<'a> {
             metrics,
             lost,
             active: HashMap::new(),
-            logits: Vec::new(),
+            logits: VecDeque::new(),
+            aborted: false,
             told,
             experts: ExpertsTold {
                 at: Instant::now(),
@@ -91,9 +94,11 @@ impl<'a> Run<'a> {
 
     fn take(&mut self, command: Command) {
         match command {
+            Command::Answer(job, _) if self.aborted => job.last(Err(Failure::Draining)),
             Command::Answer(job, generation) => self.add(*job, generation),
-            Command::Logits(logits) => self.logits.push(logits),
+            Command::Logits(logits) => self.logits.push_back(logits),
             Command::Abort => {
+                self.aborted = true;
                 for id in self.ids() {
                     self.fail(id, Failure::Draining);
                 }
@@ -147,21 +152,21 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Answers one request for logits, so that a step of the answers under way comes between two.
     fn compute_logits(&mut self) -> Result<(), String> {
-        for mut logits in std::mem::take(&mut self.logits) {
-            if logits.reply.is_closed() {
-                continue;
-            }
-            logits.place.begin();
-            let reply = match self.generator.last_logits(&logits.tokens) {
-                Ok(computed) => Ok(computed),
-                Err(EngineError::Unfit(error)) => Err(Failure::Refused(error.to_string())),
-                Err(error) => return Err(error.to_string()),
-            };
-            (self.lost)().map_or(Ok(()), Err)?;
-            // A client that left meanwhile needs no reply.
-            let _ = logits.reply.send(reply);
-        }
+        self.logits.retain(|logits| !logits.reply.is_closed());
+        let Some(mut logits) = self.logits.pop_front() else {
+            return Ok(());
+        };
+        logits.place.begin();
+        let reply = match self.generator.last_logits(&logits.tokens) {
+            Ok(computed) => Ok(computed),
+            Err(EngineError::Unfit(error)) => Err(Failure::Refused(error.to_string())),
+            Err(error) => return Err(error.to_string()),
+        };
+        (self.lost)().map_or(Ok(()), Err)?;
+        // A client that left meanwhile needs no reply.
+        let _ = logits.reply.send(reply);
         Ok(())
     }
 
