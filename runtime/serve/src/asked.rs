@@ -156,7 +156,8 @@ impl Plan {
     /// client.
     ///
     /// # Errors
-    /// 400 for a prompt or an answer for which the context has no room, naming `param` or the limit of tokens.
+    /// 400 for ids that the tokenizer doesn't have, and for a prompt or an answer for which the context has no room, naming `param`, the
+    /// biases or the limit of tokens.
     pub(crate) fn generations(
         &self,
         prompt: &[u32],
@@ -165,6 +166,9 @@ impl Plan {
         (tokenizer, salt): (&Tokenizer, &[u8]),
     ) -> Result<Vec<Generation>, ApiError> {
         let most_new = self.most_new(prompt.len(), param, context)?;
+        let known = tokenizer.vocabulary_size();
+        check_ids(param, prompt, known)?;
+        check_ids("logit_bias", self.sampling.logit_bias.keys(), known)?;
         let eos: &[u32] = if self.ignore_eos {
             &[]
         } else {
@@ -267,6 +271,19 @@ fn within<T: PartialOrd + std::fmt::Display + Copy>(
         range.end()
     );
     Err(ApiError::field(param, message))
+}
+
+/// Checks that ids are below `known`, the size of the vocabulary.
+fn check_ids<'a>(
+    param: &str,
+    ids: impl IntoIterator<Item = &'a u32>,
+    known: u32,
+) -> Result<(), ApiError> {
+    let unknown = ids.into_iter().find(|id| **id >= known);
+    unknown.map_or(Ok(()), |id| {
+        let message = format!("{param}: expected ids of tokens below {known}, got {id}");
+        Err(ApiError::field(param, message))
+    })
 }
 
 fn penalty(param: &str, value: Option<f32>) -> Result<f32, ApiError> {

@@ -286,6 +286,12 @@ async fn faults_of_requests_are_told_by_status_code_and_field() {
             "logit_bias",
         ),
         (
+            no(json!({"logit_bias": {"100000": 1}})),
+            400,
+            "invalid_value",
+            "logit_bias",
+        ),
+        (
             no(json!({"top_logprobs": 3})),
             400,
             "invalid_value",
@@ -373,6 +379,9 @@ async fn faults_of_requests_are_told_by_status_code_and_field() {
         let reply = served.post(TEXT, &completion(&prompt, &json!({}))).await;
         assert_eq!(reply.error(400).0, code, "{prompt}");
     }
+    // An id without a token is refused before the head of a stream, too.
+    let asked = completion(&json!([1, 100_000]), &json!({"stream": true}));
+    assert_eq!(served.post(TEXT, &asked).await.error(400).1, "prompt");
     let unknown = json!({
         "something_new": 1, "user": "me", "tools": [], "n": null, "reasoning_effort": "low",
         "chat_template_kwargs": {"enable_thinking": false},
