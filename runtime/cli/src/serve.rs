@@ -286,7 +286,10 @@ mod tests {
         assert!(said.contains("key 1"), "{said}");
         fs::write(&file, "# none any more\n").unwrap();
         let said = read_keys(Some(&file)).unwrap_err().to_string();
-        assert!(said.ends_with("expected at least one key, got none"), "{said}");
+        assert!(
+            said.ends_with("expected at least one key, got none"),
+            "{said}"
+        );
         let missing = read_keys(Some(&folder.path().join("none")));
         assert!(matches!(missing, Err(CliError::ReadFile { .. })));
     }
