@@ -19,7 +19,10 @@ const MOST_BIAS: f32 = 100.0;
 
 /// One text or several.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a text or a list of texts, got another value"
+)]
 pub(crate) enum Texts {
     /// One text.
     One(String),
@@ -320,6 +323,15 @@ mod tests {
     fn refused(asked: Asked) -> String {
         let error = asked.checked().unwrap_err();
         serde_json::to_string(&error.body()).unwrap()
+    }
+
+    #[test]
+    fn what_is_neither_a_text_nor_a_list_is_told_in_words() {
+        let error = serde_json::from_str::<Texts>("7").unwrap_err().to_string();
+        assert!(
+            error.starts_with("expected a text or a list of texts, got"),
+            "{error}"
+        );
     }
 
     #[test]

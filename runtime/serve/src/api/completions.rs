@@ -100,7 +100,10 @@ pub(crate) struct CompletionRequest {
 
 /// What to continue: a text, several, the ids of one, or those of several.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a text, a list of texts, ids or lists of ids, got another value"
+)]
 enum Prompts {
     /// A text.
     Text(String),

@@ -67,7 +67,10 @@ pub(crate) struct ResponseRequest {
 
 /// What the model is asked.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a text or a list of messages, got another value"
+)]
 enum Input {
     /// A text of the user.
     Text(String),
