@@ -27,7 +27,10 @@ pub(crate) struct ChatMessage {
 
 /// Text of a message.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "expected a text or a list of parts with a type, got another value"
+)]
 enum Content {
     /// One text.
     Text(String),
@@ -104,7 +107,7 @@ impl Content {
     }
 }
 
-/// A call with its arguments as an object: clients write them as a text, and templates read their fields.
+/// A call with its arguments as an object: clients write them as a text, empty for a call without any, and templates read their fields.
 fn with_arguments(mut call: Ordered, message: usize, number: usize) -> Result<Ordered, ApiError> {
     let function = call.field_mut("function");
     let arguments = function.and_then(|function| function.field_mut("arguments"));
@@ -112,6 +115,10 @@ fn with_arguments(mut call: Ordered, message: usize, number: usize) -> Result<Or
         && let Ordered::Text(text) = &arguments
     {
         let param = format!("messages[{message}].tool_calls[{number}].function.arguments");
+        let text = match text.as_str() {
+            "" => "{}",
+            text => text,
+        };
         let read: Result<Ordered, _> = serde_json::from_str(text);
         *arguments = read.map_err(|error| {
             let message = format!("{param}: expected JSON, got an error: {error}");
@@ -141,6 +148,13 @@ mod tests {
         let calls = json!([{"type": "function", "function": {"name": "f", "arguments": "{\"city\":\"Bern\"}"}}]);
         let message = json!({"role": "assistant", "content": parts, "tool_calls": calls});
         assert_eq!(rendered(message).unwrap(), "assistant|a\nb|Bern");
+    }
+
+    #[test]
+    fn a_call_may_have_no_arguments() {
+        let calls = json!([{"type": "function", "function": {"name": "f", "arguments": ""}}]);
+        let message = json!({"role": "assistant", "content": "a", "tool_calls": calls});
+        assert_eq!(rendered(message).unwrap(), "assistant|a|");
     }
 
     #[test]
