@@ -91,9 +91,13 @@ impl Admission {
         Ok((0..count).map(place).collect())
     }
 
-    /// Counts the prompt of the answers of `places`, `tokens` for each, as waiting.
-    pub(crate) fn queue(&self, places: &mut [Place], tokens: usize) -> Result<(), Full> {
-        let all = tokens * places.len();
+    /// Counts the prompts of a request's answers as waiting, all or none: so many tokens for each of `places`.
+    pub(crate) fn queue(
+        &self,
+        places: &mut [Place],
+        tokens: impl IntoIterator<Item = usize> + Clone,
+    ) -> Result<(), Full> {
+        let all: usize = tokens.clone().into_iter().sum();
         let mut counts = self.counts();
         let after = counts.waiting + all;
         if counts.waiting > 0 && after > self.0.tokens {
@@ -104,7 +108,7 @@ impl Admission {
             });
         }
         counts.waiting = after;
-        for place in places {
+        for (place, tokens) in places.iter_mut().zip(tokens) {
             place.waiting = tokens;
         }
         Ok(())
@@ -240,15 +244,18 @@ mod tests {
     fn waiting_tokens_are_bounded_unless_a_request_waits_alone() {
         let admission = admission(4, 4, 100);
         let mut long = admission.take(1).unwrap();
-        admission.queue(&mut long, 500).unwrap();
+        admission.queue(&mut long, [500]).unwrap();
         let mut next = admission.take(2).unwrap();
-        assert_eq!(admission.queue(&mut next, 1).unwrap_err().what, "tokens");
+        let refused = admission.queue(&mut next, [1, 1]).unwrap_err();
+        assert_eq!(refused.what, "tokens");
         long[0].begin();
-        admission.queue(&mut next, 50).unwrap();
+        // Several prompts of a request are one that waits alone.
+        admission.queue(&mut next, [40, 70]).unwrap();
+        next[1].begin();
         let mut more = admission.take(1).unwrap();
-        assert!(admission.queue(&mut more, 1).is_err());
+        assert!(admission.queue(&mut more, [61]).is_err());
         drop(next);
-        admission.queue(&mut more, 1).unwrap();
+        admission.queue(&mut more, [61]).unwrap();
         drop((long, more));
         assert_eq!((admission.taken(), admission.counts().waiting), (0, 0));
     }

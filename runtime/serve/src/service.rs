@@ -126,11 +126,15 @@ impl Service {
         Ok(places)
     }
 
-    /// Counts a prompt of `tokens` tokens as waiting, once for each of the places.
+    /// Counts the prompts of a request's answers as waiting: so many tokens for each of the places.
     ///
     /// # Errors
     /// 429 if too many tokens wait.
-    pub(crate) fn queue(&self, places: &mut [Place], tokens: usize) -> Result<(), ApiError> {
+    pub(crate) fn queue(
+        &self,
+        places: &mut [Place],
+        tokens: impl IntoIterator<Item = usize> + Clone,
+    ) -> Result<(), ApiError> {
         let queued = self.admission.queue(places, tokens);
         queued.map_err(|full| self.rejected(full))
     }

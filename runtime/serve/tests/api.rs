@@ -661,7 +661,7 @@ async fn metrics_are_those_of_the_list() {
     let listed = METRICS.lines().filter(|line| !line.starts_with('#'));
     let listed: BTreeSet<String> = listed.map(str::to_owned).collect();
     let mut options = options();
-    options.limits.queued_tokens = 0;
+    (options.limits.running, options.limits.queued) = (1, 0);
     let served = Served::with(options, Access::local(0), Fault::None).await;
     let first = rows(&served.get("/metrics").await.text());
     let unlisted: Vec<_> = first.difference(&listed).collect();
@@ -671,9 +671,9 @@ async fn metrics_are_those_of_the_list() {
     let late: Vec<_> = later.filter(|row| row.ends_with('\t')).collect();
     assert!(late.is_empty(), "not told from the start: {late:?}");
 
-    // An event of each kind: a prompt that may not wait behind another is refused, and a request is answered by experts.
-    let two = completion(&json!(["w1", "w2"]), &json!({}));
-    served.post(TEXT, &two).await.error(429);
+    // An event of each kind: two answers are refused where there is one place, and a request is answered by experts.
+    let two = chat(PROMPT, &json!({"n": 2}));
+    served.post(CHAT, &two).await.error(429);
     let failures = "moebius_request_failures_total";
     served.until(failures, "code=\"429\"", 1.0).await;
     let one = completion(&json!(PROMPT), &json!({}));

@@ -233,7 +233,8 @@ pub(crate) async fn create(
     let most = service.limits().running;
     let count = request.prompt.count();
     if count == 0 || count.saturating_mul(plan.choices) > most {
-        let message = format!("prompt: expected 1 to {most} prompts times n, got {count}");
+        let got = format!("{count} times {}", plan.choices);
+        let message = format!("prompt: expected 1 to {most} prompts times n, got {got}");
         return Err(ApiError::field("prompt", message));
     }
     let format = request.response_format.as_ref();
@@ -246,12 +247,12 @@ pub(crate) async fn create(
     let prompts = request.prompt;
     let prompts = service.encode(move |text| prompts.encode(text)).await?;
     let mut generations = Vec::with_capacity(places.len());
-    for (prompt, places) in prompts.iter().zip(places.chunks_mut(plan.choices)) {
+    for prompt in &prompts {
         let of = (&service.text.tokenizer, caller.salt.as_slice());
         generations.extend(plan.generations(prompt, "prompt", service.options.context, of)?);
-        service.queue(places, prompt.len())?;
     }
     restrict(&mut generations, grammar.as_ref());
+    service.queue(&mut places, generations.iter().map(|of| of.prompt.len()))?;
     let times = service.times(arrived);
     let answers = Answers::start(&service, &plan, generations, places, times)?;
     let shape = TextShape {

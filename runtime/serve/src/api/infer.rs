@@ -46,7 +46,7 @@ pub(crate) async fn create(
     let bytes = body::read(request.into_body(), service.limits()).await?;
     let tokens = tokens(&bytes)?;
     let mut places = service.places(1)?;
-    service.queue(&mut places, tokens.len())?;
+    service.queue(&mut places, [tokens.len()])?;
     let (reply, replied) = oneshot::channel();
     let place = places.pop();
     let place = place.unwrap_or_else(|| unreachable!("one place was taken"));

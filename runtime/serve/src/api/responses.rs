@@ -207,7 +207,7 @@ pub(crate) async fn create(
     let of = (&service.text.tokenizer, caller.salt.as_slice());
     let mut generations = plan.generations(&prompt, "input", service.options.context, of)?;
     restrict(&mut generations, grammar.as_ref());
-    service.queue(&mut places, prompt.len())?;
+    service.queue(&mut places, generations.iter().map(|of| of.prompt.len()))?;
     let times = service.times(arrived);
     let answers = Answers::start(&service, &plan, generations, places, times)?;
     let shape = ResponseShape::new(&service, prompt.len(), reader);

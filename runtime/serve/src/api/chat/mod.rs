@@ -72,7 +72,7 @@ pub(crate) async fn create(
     let context = service.options.context;
     let mut generations = plan.generations(&prompt, "messages", context, of)?;
     restrict(&mut generations, grammar.as_ref());
-    service.queue(&mut places, prompt.len())?;
+    service.queue(&mut places, generations.iter().map(|of| of.prompt.len()))?;
     let times = service.times(arrived);
     let answers = Answers::start(&service, &plan, generations, places, times)?;
     let telling = Telling {
