@@ -135,7 +135,7 @@ impl ApiError {
 
     /// A key that is missing or unknown.
     pub(crate) fn unauthorised() -> Self {
-        let message = "expected a valid key in the header `Authorization: Bearer KEY`, got none";
+        let message = "expected a known key in `Authorization: Bearer KEY`, got another or none";
         Self::new(StatusCode::UNAUTHORIZED, INVALID, message).coded("invalid_api_key")
     }
 
