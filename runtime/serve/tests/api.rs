@@ -75,7 +75,8 @@ async fn answers_are_those_of_the_engine_streamed_or_not() {
     let plain = served.stream(CHAT, &plain).await.all().await;
     assert!(plain.iter().all(|chunk| chunk.get("usage").is_none()));
 
-    let asked = completion(&json!(PROMPT), &json!({}));
+    let usual = json!({"best_of": 1, "min_tokens": 0, "echo": false, "suffix": null});
+    let asked = completion(&json!(PROMPT), &usual);
     let text = served.post(TEXT, &asked).await.json();
     assert_eq!(text["choices"][0]["text"], want);
     let asked = completion(&json!(IDS), &json!({"stream": true}));

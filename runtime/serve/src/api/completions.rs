@@ -139,10 +139,12 @@ struct TextChoice {
 }
 
 impl CompletionRequest {
-    /// Checks the fields that have no effect here.
+    /// Checks the fields that have no effect here. Their usual values, which some clients always send, ask for nothing.
     fn check(&self) -> Result<(), ApiError> {
+        let best_of = self.best_of.clone().filter(|count| *count != 1);
+        let min_tokens = self.min_tokens.clone().filter(|count| *count != 0);
         check_unsupported(&[
-            ("best_of", &self.best_of),
+            ("best_of", &best_of),
             ("echo", &self.echo),
             ("suffix", &self.suffix),
             ("prompt_logprobs", &self.prompt_logprobs),
@@ -151,7 +153,7 @@ impl CompletionRequest {
             ("guided_regex", &self.guided_regex),
             ("guided_choice", &self.guided_choice),
             ("guided_grammar", &self.guided_grammar),
-            ("min_tokens", &self.min_tokens),
+            ("min_tokens", &min_tokens),
         ])
     }
 

@@ -111,6 +111,7 @@ pub(crate) struct ChatRequest {
 impl ChatRequest {
     /// Checks the fields that have no effect here.
     pub(super) fn check(&self) -> Result<(), ApiError> {
+        let min_tokens = self.min_tokens.clone().filter(|count| *count != 0);
         check_unsupported(&[
             ("functions", &self.functions),
             ("function_call", &self.function_call),
@@ -122,7 +123,7 @@ impl ChatRequest {
             ("guided_regex", &self.guided_regex),
             ("guided_choice", &self.guided_choice),
             ("guided_grammar", &self.guided_grammar),
-            ("min_tokens", &self.min_tokens),
+            ("min_tokens", &min_tokens),
         ])?;
         if self.messages.is_empty() {
             let message = "messages: expected at least one, got none";
