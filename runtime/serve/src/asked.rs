@@ -14,6 +14,11 @@ use crate::error::ApiError;
 const MOST_CHOICES: usize = 4;
 const MOST_STOPS: usize = 4;
 const MOST_LOGPROBS: usize = 20;
+/// Largest numbers of ids that end an answer, and of biases: all are looked at for each token.
+const MOST_ENDS: usize = 256;
+const MOST_BIASES: usize = 1024;
+/// Longest text that ends an answer, in bytes: its search takes nine times as many, for each answer that waits.
+const LONGEST_STOP: usize = 1024;
 /// Largest bias of a token, either way.
 const MOST_BIAS: f32 = 100.0;
 
@@ -107,18 +112,23 @@ impl Asked {
             within(self.limit, most, 1..=usize::MAX)?;
         }
         let stops = self.stop.clone().map_or_else(Vec::new, Texts::into_vec);
-        within("stop", stops.len(), 0..=MOST_STOPS)?;
+        at_most("stop", MOST_STOPS, "texts", stops.len())?;
+        for stop in &stops {
+            at_most("stop", LONGEST_STOP, "bytes in a text", stop.len())?;
+        }
         if stops.iter().any(String::is_empty) {
             let message = "stop: expected texts of at least one character, got an empty one";
             return Err(ApiError::field("stop", message));
         }
+        let ends = self.stop_token_ids.clone().unwrap_or_default();
+        at_most("stop_token_ids", MOST_ENDS, "ids", ends.len())?;
         Ok(Plan {
             limit: self.limit,
             max_tokens: self.max_tokens,
             sampling: self.sampling()?,
             choices,
             stops,
-            ends: self.stop_token_ids.unwrap_or_default(),
+            ends,
             ignore_eos: self.ignore_eos.unwrap_or(false),
             cache_salt: self.cache_salt.unwrap_or_default(),
             shown: Vec::new(),
@@ -276,6 +286,15 @@ fn within<T: PartialOrd + std::fmt::Display + Copy>(
     Err(ApiError::field(param, message))
 }
 
+/// Checks that a list is no longer than it may be.
+fn at_most(param: &str, most: usize, what: &str, got: usize) -> Result<(), ApiError> {
+    if got <= most {
+        return Ok(());
+    }
+    let message = format!("{param}: expected at most {most} {what}, got {got}");
+    Err(ApiError::field(param, message))
+}
+
 /// Checks that ids are below `known`, the size of the vocabulary.
 fn check_ids<'a>(
     param: &str,
@@ -295,6 +314,8 @@ fn penalty(param: &str, value: Option<f32>) -> Result<f32, ApiError> {
 
 /// The biases of tokens by their ids, which JSON writes as texts.
 fn biases(given: Option<&BTreeMap<String, f32>>) -> Result<BTreeMap<u32, f32>, ApiError> {
+    let count = given.map_or(0, BTreeMap::len);
+    at_most("logit_bias", MOST_BIASES, "ids", count)?;
     let given = given.into_iter().flatten();
     let biases = given.map(|(id, bias)| {
         let number = id.parse::<u32>().map_err(|_| {
@@ -400,6 +421,27 @@ mod tests {
                     ..nothing()
                 },
                 "stop",
+            ),
+            (
+                Asked {
+                    stop: Some(Texts::One("a".repeat(LONGEST_STOP + 1))),
+                    ..nothing()
+                },
+                "stop",
+            ),
+            (
+                Asked {
+                    stop_token_ids: Some(vec![1; MOST_ENDS + 1]),
+                    ..nothing()
+                },
+                "stop_token_ids",
+            ),
+            (
+                Asked {
+                    logit_bias: Some((0..=MOST_BIASES).map(|id| (id.to_string(), 1.0)).collect()),
+                    ..nothing()
+                },
+                "logit_bias",
             ),
             (
                 Asked {

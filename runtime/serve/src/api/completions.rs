@@ -53,16 +53,16 @@ pub(crate) struct CompletionRequest {
     presence_penalty: Option<f32>,
     /// Taken from the logits of tokens as often as they were generated, −2 to 2.
     frequency_penalty: Option<f32>,
-    /// Added to the logits of these ids, −100 to 100.
+    /// Added to the logits of these ids, −100 to 100, up to 1024 of them.
     #[schema(value_type = Option<Object>)]
     logit_bias: Option<BTreeMap<String, f32>>,
     /// Decides all draws.
     seed: Option<i64>,
     /// Number of continuations of each prompt, 1 to 4.
     n: Option<usize>,
-    /// Texts before which a continuation ends, up to 4.
+    /// Texts before which a continuation ends, up to 4 of up to 1024 bytes.
     stop: Option<Texts>,
-    /// Ids that end a continuation.
+    /// Ids that end a continuation, up to 256.
     stop_token_ids: Option<Vec<u32>>,
     /// Whether continuations go on after the tokens that end one.
     ignore_eos: Option<bool>,
