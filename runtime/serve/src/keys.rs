@@ -90,7 +90,7 @@ impl KeyRing {
         Self(Arc::new(RwLock::new(keys)))
     }
 
-    /// Replaces all keys; requests under way go on.
+    /// Replaces all keys; requests under way go on. Without keys, everybody may use the server from then on.
     pub fn replace(&self, keys: Keys) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }

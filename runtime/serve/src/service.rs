@@ -59,12 +59,17 @@ pub(crate) struct Parts {
     pub(crate) phases: Phases,
 }
 
+/// Seconds since 1970.
+pub(crate) fn seconds() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_1970.map_or(0, |time| time.as_secs())
+}
+
 impl Service {
     pub(crate) fn new(parts: Parts) -> Self {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            created: since_1970.map_or(0, |time| time.as_secs()),
+            created: seconds(),
             admission: Admission::new(&parts.options.limits),
             encoders: Arc::new(Semaphore::new((processors / 2).max(1))),
             grammars: OnceLock::new(),

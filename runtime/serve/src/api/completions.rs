@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::output::{StreamOptions, TextLogprobs, Tokens, seconds};
+use super::output::{StreamOptions, TextLogprobs, Tokens};
 use super::stream::{self, Shape};
 use crate::answers::Answers;
 use crate::asked::{Asked, Plan, Texts, check_unsupported};
@@ -21,7 +21,7 @@ use crate::body;
 use crate::error::{ApiError, ErrorBody};
 use crate::form::{ResponseFormat, restrict};
 use crate::keys::Caller;
-use crate::service::{ServedText, Service};
+use crate::service::{ServedText, Service, seconds};
 use crate::worker::{Finish, Update};
 
 /// Largest number of tokens of an answer where a request doesn't say it, as in OpenAI's interface.

@@ -32,7 +32,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, message_of};
 use crate::service::Service;
 
 /// Description of the server in OpenAPI.
@@ -92,11 +92,6 @@ async fn no_method(method: Method) -> ApiError {
 
 /// The response to a request whose handler panicked; the panic's message is for the log alone.
 fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(
-        panic = text.unwrap_or("without a message"),
-        "a handler failed"
-    );
+    tracing::error!(panic = message_of(&*panic), "a handler failed");
     ApiError::internal("handler_failed", "the server failed on this request").into_response()
 }

@@ -1,7 +1,6 @@
 //! Parts of answers that several endpoints have in common.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use moebius_engine::Draw;
 use moebius_text::Tokenizer;
@@ -136,10 +135,4 @@ fn text(tokenizer: &Tokenizer, id: u32) -> String {
 pub(crate) struct StreamOptions {
     /// Whether a last event tells the numbers of tokens.
     pub(crate) include_usage: Option<bool>,
-}
-
-/// Seconds since 1970.
-pub(crate) fn seconds() -> u64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    since_1970.map_or(0, |time| time.as_secs())
 }

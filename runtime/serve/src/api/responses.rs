@@ -14,7 +14,6 @@ use utoipa::ToSchema;
 
 use super::chat;
 use super::messages::ChatMessage;
-use super::output::seconds;
 use super::reading::Reader;
 use super::stream::{self, Shape};
 use super::wanted::Wanted;
@@ -24,7 +23,7 @@ use crate::body;
 use crate::error::{ApiError, ErrorBody};
 use crate::form::{ResponseFormat, restrict};
 use crate::keys::Caller;
-use crate::service::Service;
+use crate::service::{Service, seconds};
 use crate::worker::{Finish, Update};
 
 /// Name of the field for the form of an answer.

@@ -16,6 +16,7 @@ pub(crate) use job::{Command, Failure, Finish, Job, JobTimes, Logits, Update};
 
 use moebius_engine::{Ended, Event, Generation};
 
+use crate::error::message_of;
 use crate::metrics::Metrics;
 use crate::phase::{Phase, Phases};
 use run::Run;
@@ -112,9 +113,6 @@ fn warm_up(generator: &mut dyn Generator) -> Result<(), String> {
 
 /// Runs `call`, and makes the message of a panic its error.
 fn guarded<T>(call: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Err(format!("a panic: {}", text.unwrap_or("without a message")))
-    })
+    let called = catch_unwind(AssertUnwindSafe(call));
+    called.unwrap_or_else(|panic| Err(format!("a panic: {}", message_of(&*panic))))
 }

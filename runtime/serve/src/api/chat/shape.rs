@@ -7,12 +7,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::answers::Answers;
-use crate::api::output::{ChatLogprobs, Tokens, seconds};
+use crate::api::output::{ChatLogprobs, Tokens};
 use crate::api::reading::Reader;
 use crate::api::stream::Shape;
 use crate::api::told::{Call, Told};
 use crate::error::ApiError;
-use crate::service::Service;
+use crate::service::{Service, seconds};
 use crate::worker::{Finish, Update};
 
 /// Answers to a conversation.
@@ -141,16 +141,11 @@ pub(super) struct ChatShape {
     readers: Vec<Reader>,
     /// Number of calls of each answer so far.
     called: Vec<usize>,
-    /// Whether more than the first call of an answer is told.
-    several: bool,
     /// Tokens of the prompt.
     prompt: usize,
     /// Tokens of all answers so far.
     generated: usize,
-    /// Whether a stream ends with the numbers of tokens.
-    usage: bool,
-    /// Whether probabilities are told.
-    logprobs: bool,
+    telling: Telling,
 }
 
 /// What a client wants to be told beside the answers.
@@ -178,11 +173,9 @@ impl ChatShape {
             service: service.clone(),
             called: vec![0; readers.len()],
             readers,
-            several: telling.several,
             prompt,
             generated: 0,
-            usage: telling.usage,
-            logprobs: telling.logprobs,
+            telling,
         }
     }
 
@@ -196,7 +189,7 @@ impl ChatShape {
                 reasoning_content: String::new(),
                 tool_calls: Vec::new(),
             },
-            logprobs: self.logprobs.then(ChatLogprobs::default),
+            logprobs: self.telling.logprobs.then(ChatLogprobs::default),
             finish_reason: "",
         };
         let mut choices: Vec<ChatChoice> = (0..self.readers.len()).map(choice).collect();
@@ -262,7 +255,7 @@ impl ChatShape {
         let called = &mut self.called[choice];
         let mut told = Vec::new();
         for call in calls {
-            if self.several || *called == 0 {
+            if self.telling.several || *called == 0 {
                 told.push(ToolCall::new(*called, call));
             }
             *called += 1;
@@ -285,7 +278,7 @@ impl ChatShape {
             created: self.created,
             model: self.service.options.model.clone(),
             choices,
-            usage: self.usage.then_some(usage),
+            usage: self.telling.usage.then_some(usage),
         }
     }
 
@@ -319,11 +312,11 @@ impl Shape for ChatShape {
         self.generated += 1;
         let told = self.readers[choice].push(&text);
         let delta = self.delta(choice, told);
-        if delta.is_empty() && !self.logprobs {
+        if delta.is_empty() && !self.telling.logprobs {
             return None;
         }
         let mut chunk = self.part(choice, delta, None);
-        if self.logprobs {
+        if self.telling.logprobs {
             let mut logprobs = ChatLogprobs::default();
             logprobs.push(&self.service.text.tokenizer, draw);
             for choice in &mut chunk.choices {
@@ -348,7 +341,8 @@ impl Shape for ChatShape {
 
     fn last(&mut self) -> Vec<ChatChunk> {
         let all = Tokens::new(self.prompt, self.generated);
-        let tell = self.usage.then(|| self.chunk(Vec::new(), Some(all)));
+        let Telling { usage, .. } = self.telling;
+        let tell = usage.then(|| self.chunk(Vec::new(), Some(all)));
         tell.into_iter().collect()
     }
 }
