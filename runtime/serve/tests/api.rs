@@ -717,6 +717,10 @@ async fn responses_are_answers_in_another_form() {
     let stored = json!({"model": MODEL, "input": "w1", "previous_response_id": "resp_1"});
     let stored = served.post("/v1/responses", &stored).await;
     assert_eq!(stored.error(400).1, "previous_response_id");
+    let image = json!([{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]);
+    let image = json!({"model": MODEL, "input": image, "instructions": "w1"});
+    let image = served.post("/v1/responses", &image).await;
+    assert_eq!(image.error(400).1, "input[0].content[0].type");
     served.stop().await;
 }
 

@@ -47,30 +47,28 @@ struct Part {
     text: Option<String>,
 }
 
-impl ChatMessage {
-    /// A message of plain text.
-    pub(crate) fn new(role: &str, text: String) -> Self {
-        Self {
-            role: role.to_owned(),
-            content: Some(Content::Text(text)),
-            name: None,
-            tool_calls: None,
-            tool_call_id: None,
-            reasoning_content: None,
-        }
-    }
+/// The messages of a request's field for a template.
+///
+/// # Errors
+/// 400 that names a part which isn't a text, or a call whose arguments aren't JSON.
+pub(crate) fn for_template(
+    messages: Vec<ChatMessage>,
+    field: &str,
+) -> Result<Vec<Message>, ApiError> {
+    let messages = messages.into_iter().enumerate();
+    let messages = messages.map(|(at, message)| message.into_message(&format!("{field}[{at}]")));
+    messages.collect()
+}
 
-    /// The message for a template; `at` is its number.
-    ///
-    /// # Errors
-    /// 400 that names a part which isn't a text, or a call whose arguments aren't JSON.
-    pub(crate) fn into_message(self, at: usize) -> Result<Message, ApiError> {
+impl ChatMessage {
+    /// The message for a template; errors call it `place`.
+    fn into_message(self, place: &str) -> Result<Message, ApiError> {
         let message = Message::new(self.role, String::new());
-        let text = self.content.map(|content| content.text(at)).transpose()?;
-        let message = message.with("content", text);
+        let text = self.content.map(|content| content.text(place));
+        let message = message.with("content", text.transpose()?);
         let calls = self.tool_calls.map(|calls| {
             let calls = calls.into_iter().enumerate();
-            let calls = calls.map(|(number, call)| with_arguments(call, at, number));
+            let calls = calls.map(|(number, call)| with_arguments(call, place, number));
             calls.collect::<Result<Vec<Ordered>, ApiError>>()
         });
         Ok(message
@@ -83,13 +81,13 @@ impl ChatMessage {
 
 impl Content {
     /// The text, in which parts are lines.
-    fn text(self, message: usize) -> Result<String, ApiError> {
+    fn text(self, message: &str) -> Result<String, ApiError> {
         let parts = match self {
             Self::Text(text) => return Ok(text),
             Self::Parts(parts) => parts,
         };
         let texts = parts.into_iter().enumerate().map(|(number, part)| {
-            let param = format!("messages[{message}].content[{number}]");
+            let param = format!("{message}.content[{number}]");
             match (part.r#type.as_str(), part.text) {
                 ("text" | "input_text" | "output_text", Some(text)) => Ok(text),
                 ("text" | "input_text" | "output_text", None) => {
@@ -108,13 +106,13 @@ impl Content {
 }
 
 /// A call with its arguments as an object: clients write them as a text, empty for a call without any, and templates read their fields.
-fn with_arguments(mut call: Ordered, message: usize, number: usize) -> Result<Ordered, ApiError> {
+fn with_arguments(mut call: Ordered, message: &str, number: usize) -> Result<Ordered, ApiError> {
     let function = call.field_mut("function");
     let arguments = function.and_then(|function| function.field_mut("arguments"));
     if let Some(arguments) = arguments
         && let Ordered::Text(text) = &arguments
     {
-        let param = format!("messages[{message}].tool_calls[{number}].function.arguments");
+        let param = format!("{message}.tool_calls[{number}].function.arguments");
         let text = match text.as_str() {
             "" => "{}",
             text => text,
@@ -138,7 +136,7 @@ mod tests {
         let template = "{{ messages[0].role }}|{{ messages[0].content }}|{{ messages[0].tool_calls[0].function.arguments.city }}";
         let template = ChatTemplate::new("test", template).unwrap();
         let message: ChatMessage = serde_json::from_value(message).unwrap();
-        let chat = Chat::new([message.into_message(3)?]);
+        let chat = Chat::new([message.into_message("messages[3]")?]);
         Ok(template.render(&chat).unwrap())
     }
 

@@ -7,13 +7,13 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use moebius_engine::Draw;
-use moebius_text::Chat;
+use moebius_text::{Chat, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::chat;
-use super::messages::ChatMessage;
+use super::messages::{ChatMessage, for_template};
 use super::reading::Reader;
 use super::stream::{self, Shape};
 use super::wanted::Wanted;
@@ -25,6 +25,9 @@ use crate::form::{ResponseFormat, restrict};
 use crate::keys::Caller;
 use crate::service::{Service, seconds};
 use crate::worker::{Finish, Update};
+
+/// Name of the field for the conversation.
+const INPUT: &str = "input";
 
 /// Name of the field for the form of an answer.
 const FORMAT: &str = "text.format";
@@ -155,17 +158,13 @@ impl ResponseRequest {
 
     /// The conversation for the template.
     fn into_chat(self) -> Result<Chat, ApiError> {
-        let told = self.instructions.into_iter();
-        let mut messages: Vec<ChatMessage> =
-            told.map(|text| ChatMessage::new("system", text)).collect();
-        match self.input {
-            Input::Text(text) => messages.push(ChatMessage::new("user", text)),
-            Input::Messages(given) => messages.extend(given),
-        }
-        let messages = messages.into_iter().enumerate();
-        let messages = messages.map(|(at, message)| message.into_message(at));
-        let messages: Vec<_> = messages.collect::<Result<_, _>>()?;
-        Ok(Chat::new(messages).with_generation_prompt(true))
+        let told = self.instructions;
+        let told = told.map(|text| Message::new("system", text)).into_iter();
+        let given = match self.input {
+            Input::Text(text) => vec![Message::new("user", text)],
+            Input::Messages(given) => for_template(given, INPUT)?,
+        };
+        Ok(Chat::new(told.chain(given)).with_generation_prompt(true))
     }
 }
 
@@ -198,13 +197,12 @@ pub(crate) async fn create(
     let stream = request.stream.unwrap_or(false);
     let mut places = service.places(plan.choices)?;
     let chat = request.into_chat()?;
-    let prompt = service
-        .encode(move |text| chat::encode(text, &chat))
-        .await?;
+    let prompt = service.encode(move |text| chat::encode(text, &chat, INPUT));
+    let prompt = prompt.await?;
     let reader = wanted.reader(&prompt, &service.text.tokenizer);
     let grammar = wanted.grammar(&service, &reader).await?;
     let of = (&service.text.tokenizer, caller.salt.as_slice());
-    let mut generations = plan.generations(&prompt, "input", service.options.context, of)?;
+    let mut generations = plan.generations(&prompt, INPUT, service.options.context, of)?;
     restrict(&mut generations, grammar.as_ref());
     service.queue(&mut places, generations.iter().map(|of| of.prompt.len()))?;
     let times = service.times(arrived);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::chat;
-use super::messages::ChatMessage;
+use super::messages::{ChatMessage, for_template};
 use crate::body;
 use crate::error::{ApiError, ErrorBody};
 use crate::service::Service;
@@ -87,10 +87,8 @@ pub(crate) async fn encode(
             }
             (None, Some(messages)) => {
                 let begins = request.add_generation_prompt.unwrap_or(true);
-                let messages = messages.into_iter().enumerate();
-                let messages = messages.map(|(at, message)| message.into_message(at));
-                let messages: Vec<_> = messages.collect::<Result<_, _>>()?;
-                chat::encode(text, &Chat::new(messages).with_generation_prompt(begins))
+                let chat = Chat::new(for_template(messages, "messages")?);
+                chat::encode(text, &chat.with_generation_prompt(begins), "messages")
             }
             _ => {
                 let message = "prompt: expected either a prompt or messages, got both or neither";

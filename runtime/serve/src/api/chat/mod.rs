@@ -19,20 +19,21 @@ use crate::error::{ApiError, ErrorBody};
 use crate::form::restrict;
 use crate::keys::Caller;
 use crate::service::{ServedText, Service};
-use request::{ChatRequest, FORMAT};
+use request::{ChatRequest, FORMAT, MESSAGES};
 use shape::{ChatCompletion, ChatShape, Telling};
 
-/// Encodes a conversation by the model's template.
+/// Encodes a conversation, that of the field `param`, by the model's template.
 ///
 /// # Errors
 /// 400 for a model without a template, and for a conversation that the template refuses.
-pub(super) fn encode(text: &ServedText, chat: &Chat) -> Result<Vec<u32>, ApiError> {
+pub(super) fn encode(text: &ServedText, chat: &Chat, param: &str) -> Result<Vec<u32>, ApiError> {
     let template = text.template.as_ref().ok_or_else(|| {
-        let message = "messages: expected a model with a chat template, got one without: /v1/completions takes texts";
-        ApiError::field("messages", message)
+        let expected = "expected a model with a chat template, got one without";
+        let message = format!("{param}: {expected}: /v1/completions takes texts");
+        ApiError::field(param, message)
     })?;
     let encoded = template.encode(chat, &text.tokenizer);
-    encoded.map_err(|error| ApiError::field("messages", error.to_string()))
+    encoded.map_err(|error| ApiError::field(param, error.to_string()))
 }
 
 /// Answers a conversation.
@@ -65,12 +66,13 @@ pub(crate) async fn create(
     let usage = request.stream_options.unwrap_or_default().include_usage;
     let mut places = service.places(plan.choices)?;
     let chat = request.into_chat()?;
-    let prompt = service.encode(move |text| encode(text, &chat)).await?;
+    let prompt = service.encode(move |text| encode(text, &chat, MESSAGES));
+    let prompt = prompt.await?;
     let reader = wanted.reader(&prompt, tokenizer);
     let grammar = wanted.grammar(&service, &reader).await?;
     let of = (tokenizer, caller.salt.as_slice());
     let context = service.options.context;
-    let mut generations = plan.generations(&prompt, "messages", context, of)?;
+    let mut generations = plan.generations(&prompt, MESSAGES, context, of)?;
     restrict(&mut generations, grammar.as_ref());
     service.queue(&mut places, generations.iter().map(|of| of.prompt.len()))?;
     let times = service.times(arrived);

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::api::calls::{Choice, Tool};
-use crate::api::messages::ChatMessage;
+use crate::api::messages::{ChatMessage, for_template};
 use crate::api::output::StreamOptions;
 use crate::asked::{Asked, Plan, Texts, check_unsupported};
 use crate::error::ApiError;
@@ -17,6 +17,9 @@ use crate::ordered::Ordered;
 
 /// Name of the variable for the effort of reasoning.
 const EFFORT: &str = "reasoning_effort";
+
+/// Name of the field for the conversation.
+pub(super) const MESSAGES: &str = "messages";
 
 /// Name of the field for the form of an answer.
 pub(super) const FORMAT: &str = "response_format";
@@ -193,9 +196,7 @@ impl ChatRequest {
 
     /// The conversation for the template.
     pub(super) fn into_chat(self) -> Result<Chat, ApiError> {
-        let messages = self.messages.into_iter().enumerate();
-        let messages = messages.map(|(at, message)| message.into_message(at));
-        let messages: Vec<_> = messages.collect::<Result<_, _>>()?;
+        let messages = for_template(self.messages, MESSAGES)?;
         let mut chat = Chat::new(messages).with_generation_prompt(true);
         let told = self.tool_choice.as_ref().and_then(Value::as_str) != Some("none");
         if let Some(tools) = self.tools.filter(|tools| told && !tools.is_empty()) {
