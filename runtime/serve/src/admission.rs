@@ -1,7 +1,7 @@
 //! Admission of requests: a bounded number of answers, and of the prompt tokens of those that wait.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
@@ -52,7 +52,7 @@ pub(crate) struct Place {
 pub(crate) struct Full {
     /// What there are too many of: `requests` or `tokens`.
     pub(crate) what: &'static str,
-    /// Seconds after which there may be room, by the rates of the last half minute.
+    /// Seconds after which there may be room, by the rates of the last half minute in which there was work.
     pub(crate) retry_after: u64,
 }
 
@@ -82,6 +82,11 @@ impl Admission {
     pub(crate) fn take(&self, count: usize) -> Result<Vec<Place>, Full> {
         let mut counts = self.counts();
         self.fits(&counts, count)?;
+        if counts.taken == 0 {
+            let now = Instant::now();
+            counts.ended.resume(now);
+            counts.begun.resume(now);
+        }
         counts.taken += count;
         let place = |_| Place {
             admission: self.clone(),
@@ -165,56 +170,66 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut counts = self.admission.counts();
+        let (mut counts, now) = (self.admission.counts(), Instant::now());
         counts.taken -= 1;
         counts.waiting -= self.waiting;
-        if self.begun {
-            counts.ended.add(1.0, Instant::now());
-        }
+        counts.ended.add(if self.begun { 1.0 } else { 0.0 }, now);
+        // The last one ends the time in which there was work.
+        counts.begun.add(0.0, now);
         drop(counts);
         self.admission.0.freed.notify_waiters();
     }
 }
 
-/// A rate of events in the recent past, in which an event counts e times less after each [`Rate::MEMORY`].
+/// A rate of events in the recent past, without the time in which there was no work: events over time, both of which fade alike.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
-    per_second: f64,
+    events: f64,
+    /// Seconds in which the events were.
+    time: f64,
     at: Instant,
 }
 
 impl Rate {
-    const MEMORY: Duration = Duration::from_secs(30);
+    /// Seconds after which events count e times less.
+    const MEMORY: f64 = 30.0;
 
     fn new(at: Instant) -> Self {
         Self {
-            per_second: 0.0,
+            events: 0.0,
+            time: 0.0,
             at,
         }
     }
 
     fn add(&mut self, amount: f64, now: Instant) {
-        self.per_second = self.now(now) + amount / Self::MEMORY.as_secs_f64();
+        let past = now.saturating_duration_since(self.at).as_secs_f64();
+        let kept = (-past / Self::MEMORY).exp();
+        self.events = self.events * kept + amount;
+        self.time = self.time * kept + Self::MEMORY * (1.0 - kept);
         self.at = now;
     }
 
-    fn now(&self, now: Instant) -> f64 {
-        let past = now.saturating_duration_since(self.at).as_secs_f64();
-        self.per_second * (-past / Self::MEMORY.as_secs_f64()).exp()
+    /// Leaves out the time up to now, in which there was no work.
+    fn resume(&mut self, now: Instant) {
+        self.at = now;
     }
 
     /// Seconds that `amount` takes at this rate, at least 1 and at most [`LONGEST_WAIT`]; 1 where nothing was measured yet.
-    fn wait(&self, amount: f64, now: Instant) -> u64 {
-        let rate = self.now(now);
-        if rate == 0.0 {
+    fn wait(mut self, amount: f64, now: Instant) -> u64 {
+        self.add(0.0, now);
+        if self.events == 0.0 {
             return 1;
         }
-        ((amount / rate).ceil() as u64).clamp(1, LONGEST_WAIT)
+        let seconds = amount * self.time / self.events;
+        (seconds.ceil() as u64).clamp(1, LONGEST_WAIT)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn admission(running: usize, queued: usize, queued_tokens: usize) -> Admission {
@@ -270,9 +285,18 @@ mod tests {
             rate.add(1.0, begin + Duration::from_millis(500 * event));
         }
         let now = begin + Duration::from_secs(300);
-        assert!((rate.now(now) - 2.0).abs() < 0.05, "{}", rate.now(now));
+        let per_second = rate.events / rate.time;
+        assert!((per_second - 2.0).abs() < 0.05, "{per_second}");
         assert_eq!(rate.wait(1.0, now), 1);
         assert_eq!(rate.wait(19.0, now), 10);
         assert_eq!(rate.wait(1e6, now), LONGEST_WAIT);
+        // An hour without work says nothing of how long it takes.
+        let later = now + Duration::from_secs(3600);
+        rate.resume(later);
+        assert_eq!(rate.wait(19.0, later), 10);
+        // The first second of work is measured as such.
+        let mut rate = Rate::new(begin);
+        rate.add(4.0, begin + Duration::from_secs(1));
+        assert_eq!(rate.wait(8.0, begin + Duration::from_secs(1)), 2);
     }
 }
