@@ -182,6 +182,34 @@ async fn a_stop_drains() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_comes_during_a_drain_is_refused() {
+    let mut served = Served::with(options(), Access::local(0), SLOW).await;
+    let stream = served.stream(CHAT, &long()).await;
+    let body = chat(PROMPT, &json!({})).to_string();
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut late = TcpStream::connect(served.address).await.unwrap();
+    late.write_all(head.as_bytes()).await.unwrap();
+    // The server has read the head while it was ready.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    served.begin_stop();
+    while served.get("/health/ready").await.status == 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    late.write_all(body.as_bytes()).await.unwrap();
+    let mut back = String::new();
+    late.read_to_string(&mut back).await.unwrap();
+    assert!(
+        back.starts_with("HTTP/1.1 503") && back.contains("draining"),
+        "{back}"
+    );
+    assert!(stream.all().await.len() > 2, "no stream was broken");
+    served.end().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_stop_does_not_wait_for_ends_with_an_error() {
     let mut options = options();
     options.limits.drain_time = Duration::from_millis(200);
