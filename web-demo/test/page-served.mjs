@@ -134,7 +134,7 @@ async function unlocked(lab, options) {
 async function aKeyIsAskedForAndKeptInTheTab(lab) {
   const page = await lab.open('served/', { script: pretend });
   await pageIs(page, 'locked');
-  assert.ok(await page.locator('#text-gate').isDisabled());
+  assert.ok(await page.locator('#text-gate').evaluate(({ disabled }) => disabled));
   await assertAccessible(page, 'the server asks for a key');
   await page.locator('#access-key').fill('sk-another-key');
   await page.keyboard.press('Enter');
