@@ -62,7 +62,10 @@ function indexOfLargest(bytes) {
   return largest;
 }
 
-/** A copy of a case file with one bit of `output` flipped, such that a number changes by more than rounding: of f32's the largest. */
+/**
+ * A copy of a case file with one bit of `output` flipped, such that a number changes by more than rounding: of f32's
+ * the largest.
+ */
 export function withFlippedBit(file, output) {
   const copy = Buffer.from(file);
   const { dtype, bytes } = parse(copy).tensors[output];

@@ -1,7 +1,5 @@
 //! Errors: what a client is told, in OpenAI's form, and why a server ends.
 
-use std::any::Any;
-
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -74,13 +72,6 @@ struct ErrorFields {
     param: Option<String>,
     /// Name of the error for programs.
     code: Option<&'static str>,
-}
-
-/// The message of a panic.
-pub(crate) fn message_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("without a message")
 }
 
 const INVALID: &str = "invalid_request_error";

@@ -28,6 +28,7 @@ mod keys;
 mod metrics;
 mod options;
 mod ordered;
+mod panics;
 mod phase;
 mod server;
 mod service;

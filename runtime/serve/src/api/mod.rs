@@ -32,7 +32,8 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::error::{ApiError, message_of};
+use crate::error::ApiError;
+use crate::panics::message_of;
 use crate::service::Service;
 
 /// Description of the server in OpenAPI.

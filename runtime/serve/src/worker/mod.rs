@@ -16,8 +16,8 @@ pub(crate) use job::{Command, Failure, Finish, Job, JobTimes, Logits, Update};
 
 use moebius_engine::{Ended, Event, Generation};
 
-use crate::error::message_of;
 use crate::metrics::Metrics;
+use crate::panics::message_of;
 use crate::phase::{Phase, Phases};
 use run::Run;
 
