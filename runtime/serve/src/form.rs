@@ -3,13 +3,13 @@
 use moebius_engine::Generation;
 use moebius_grammar::{Grammar, GrammarError};
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
-use crate::ordered::Ordered;
 
 /// Schema of JSON of any fields.
-const ANY_OBJECT: &str = r#"{"type":"object"}"#;
+pub(crate) const ANY_OBJECT: &str = r#"{"type":"object"}"#;
 
 /// The form that an answer must have.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -20,7 +20,7 @@ pub(crate) struct ResponseFormat {
     json_schema: Option<NamedSchema>,
     /// The schema of `json_schema`, as `/v1/responses` takes it.
     #[schema(value_type = Option<Object>)]
-    schema: Option<Ordered>,
+    schema: Option<Value>,
 }
 
 /// A schema, whose name has no effect, and which is always followed strictly.
@@ -28,7 +28,7 @@ pub(crate) struct ResponseFormat {
 struct NamedSchema {
     /// The schema.
     #[schema(value_type = Option<Object>)]
-    schema: Option<Ordered>,
+    schema: Option<Value>,
 }
 
 impl ResponseFormat {
@@ -55,7 +55,7 @@ impl ResponseFormat {
             let message = format!("{param}: expected a schema, got none");
             return Err(ApiError::field(param, message));
         };
-        schema.to_json().map(Some)
+        Ok(Some(schema.to_string()))
     }
 }
 

@@ -27,7 +27,6 @@ mod form;
 mod keys;
 mod metrics;
 mod options;
-mod ordered;
 mod panics;
 mod phase;
 mod server;

@@ -2,10 +2,10 @@
 
 use moebius_text::Message;
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
-use crate::ordered::Ordered;
 
 /// A message.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -18,7 +18,7 @@ pub(crate) struct ChatMessage {
     name: Option<String>,
     /// Calls of tools that the message made.
     #[schema(value_type = Option<Vec<Object>>)]
-    tool_calls: Option<Vec<Ordered>>,
+    tool_calls: Option<Vec<Value>>,
     /// Call that the message answers.
     tool_call_id: Option<String>,
     /// Reasoning of the author before the text.
@@ -69,7 +69,7 @@ impl ChatMessage {
         let calls = self.tool_calls.map(|calls| {
             let calls = calls.into_iter().enumerate();
             let calls = calls.map(|(number, call)| with_arguments(call, place, number));
-            calls.collect::<Result<Vec<Ordered>, ApiError>>()
+            calls.collect::<Result<Vec<Value>, ApiError>>()
         });
         Ok(message
             .with("name", self.name)
@@ -106,18 +106,18 @@ impl Content {
 }
 
 /// A call with its arguments as an object: clients write them as a text, empty for a call without any, and templates read their fields.
-fn with_arguments(mut call: Ordered, message: &str, number: usize) -> Result<Ordered, ApiError> {
-    let function = call.field_mut("function");
-    let arguments = function.and_then(|function| function.field_mut("arguments"));
+fn with_arguments(mut call: Value, message: &str, number: usize) -> Result<Value, ApiError> {
+    let function = call.get_mut("function");
+    let arguments = function.and_then(|function| function.get_mut("arguments"));
     if let Some(arguments) = arguments
-        && let Ordered::Text(text) = &arguments
+        && let Value::String(text) = &arguments
     {
         let param = format!("{message}.tool_calls[{number}].function.arguments");
         let text = match text.as_str() {
             "" => "{}",
             text => text,
         };
-        let read: Result<Ordered, _> = serde_json::from_str(text);
+        let read: Result<Value, _> = serde_json::from_str(text);
         *arguments = read.map_err(|error| {
             let message = format!("{param}: expected JSON, got an error: {error}");
             ApiError::field(param.clone(), message)
@@ -130,7 +130,7 @@ fn with_arguments(mut call: Ordered, message: &str, number: usize) -> Result<Ord
 mod tests {
     use super::*;
     use moebius_text::{Chat, ChatTemplate};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn rendered(message: Value) -> Result<String, ApiError> {
         let template = "{{ messages[0].role }}|{{ messages[0].content }}|{{ messages[0].tool_calls[0].function.arguments.city }}";
@@ -146,6 +146,15 @@ mod tests {
         let calls = json!([{"type": "function", "function": {"name": "f", "arguments": "{\"city\":\"Bern\"}"}}]);
         let message = json!({"role": "assistant", "content": parts, "tool_calls": calls});
         assert_eq!(rendered(message).unwrap(), "assistant|a\nb|Bern");
+    }
+
+    #[test]
+    fn fields_keep_their_order() {
+        let text = r#"{"z":1,"a":[true,null,-2,2.5,18446744073709551615],"m":{"y":"ä","b":{}}}"#;
+        let read: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        let twice: Value = serde_json::from_str(r#"{"b":1,"a":2,"b":3}"#).unwrap();
+        assert_eq!(serde_json::to_string(&twice).unwrap(), r#"{"b":3,"a":2}"#);
     }
 
     #[test]

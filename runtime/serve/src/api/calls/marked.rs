@@ -1,8 +1,9 @@
 //! Calls that a model writes as objects in JSON, in or after marks in the text of its answer.
 
+use serde_json::Value;
+
 use super::Format;
 use crate::api::told::{Call, Told, begun_at_end};
-use crate::ordered::Ordered;
 
 /// Marks around a call of Hermes and others.
 pub(super) const OPEN: &str = "<tool_call>";
@@ -179,9 +180,9 @@ fn calls(text: &str) -> Option<Vec<Call>> {
         if rest.is_empty() {
             return Some(calls).filter(|calls| !calls.is_empty());
         }
-        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Ordered>();
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
         match values.next()?.ok()? {
-            Ordered::List(items) => {
+            Value::Array(items) => {
                 for item in &items {
                     calls.push(call(item)?);
                 }
@@ -193,13 +194,13 @@ fn calls(text: &str) -> Option<Vec<Call>> {
 }
 
 /// The call that an object is.
-fn call(object: &Ordered) -> Option<Call> {
-    let name = object.field("name")?.text()?;
-    let arguments = object.field("arguments");
-    let arguments = match arguments.or(object.field("parameters")) {
-        None | Some(Ordered::Null) => "{}".to_owned(),
-        Some(Ordered::Text(text)) => text.clone(),
-        Some(arguments @ Ordered::Object(_)) => arguments.to_json().ok()?,
+fn call(object: &Value) -> Option<Call> {
+    let name = object["name"].as_str()?;
+    let arguments = object.get("arguments");
+    let arguments = match arguments.or(object.get("parameters")) {
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(arguments @ Value::Object(_)) => arguments.to_string(),
         Some(_) => return None,
     };
     Some(Call {

@@ -3,13 +3,10 @@
 use serde_json::Value;
 
 use crate::error::ApiError;
-use crate::ordered::Ordered;
+use crate::form::ANY_OBJECT;
 
 /// Longest name of a tool, in characters.
 const LONGEST: usize = 64;
-
-/// Schema of a tool that says nothing of its parameters.
-const ANY: &str = r#"{"type":"object"}"#;
 
 /// A function that a model may call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,28 +34,28 @@ impl Tool {
     ///
     /// # Errors
     /// 400 for anything but a function with a name of letters, digits, `_` and `-` and an object of parameters.
-    pub(in crate::api) fn read(tool: &Ordered, at: usize) -> Result<Self, ApiError> {
+    pub(in crate::api) fn read(tool: &Value, at: usize) -> Result<Self, ApiError> {
         let wrong = |field: &str, expected: &str| {
             let param = format!("tools[{at}].{field}");
             let message = format!("{param}: expected {expected}, got another value or none");
             ApiError::field(param, message)
         };
-        let kind = tool.field("type").and_then(Ordered::text);
+        let kind = tool["type"].as_str();
         if kind != Some("function") {
             return Err(wrong("type", "\"function\""));
         }
-        let function = tool.field("function");
-        let name = function.and_then(|function| function.field("name")?.text());
+        let function = &tool["function"];
+        let name = function["name"].as_str();
         let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         let fits = |name: &&str| (1..=LONGEST).contains(&name.len()) && name.chars().all(plain);
         let Some(name) = name.filter(fits) else {
             let expected = "1 to 64 letters, digits, \"_\" or \"-\"";
             return Err(wrong("function.name", expected));
         };
-        let parameters = match function.and_then(|function| function.field("parameters")) {
-            None | Some(Ordered::Null) => ANY.to_owned(),
-            Some(schema @ Ordered::Object(_)) => schema.to_json()?,
-            Some(_) => return Err(wrong("function.parameters", "a schema")),
+        let parameters = match &function["parameters"] {
+            Value::Null => ANY_OBJECT.to_owned(),
+            schema @ Value::Object(_) => schema.to_string(),
+            _ => return Err(wrong("function.parameters", "a schema")),
         };
         Ok(Self {
             name: name.to_owned(),
@@ -109,8 +106,7 @@ mod tests {
     use serde_json::json;
 
     fn read(tool: &Value) -> Result<Tool, String> {
-        let tool: Ordered = serde_json::from_value(tool.clone()).unwrap();
-        let read = Tool::read(&tool, 2);
+        let read = Tool::read(tool, 2);
         read.map_err(|error| serde_json::to_string(&error.body()).unwrap())
     }
 
@@ -124,7 +120,7 @@ mod tests {
         let schema: Value = serde_json::from_str(&found.parameters).unwrap();
         assert_eq!(schema, parameters);
         let bare = json!({"type": "function", "function": {"name": "b"}});
-        assert_eq!(read(&bare).unwrap().parameters, ANY);
+        assert_eq!(read(&bare).unwrap().parameters, ANY_OBJECT);
         for (wrong, param) in [
             (json!({"type": "custom"}), "tools[2].type"),
             (json!({"type": "function"}), "tools[2].function.name"),
@@ -146,7 +142,7 @@ mod tests {
     fn choices_are_among_the_tools() {
         let tool = |name: &str| Tool {
             name: name.to_owned(),
-            parameters: ANY.to_owned(),
+            parameters: ANY_OBJECT.to_owned(),
         };
         let tools = [tool("f"), tool("g")];
         let function = |name: &str| json!({"type": "function", "function": {"name": name}});

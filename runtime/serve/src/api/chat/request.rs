@@ -13,7 +13,6 @@ use crate::api::output::StreamOptions;
 use crate::asked::{Asked, Plan, Texts, check_unsupported};
 use crate::error::ApiError;
 use crate::form::ResponseFormat;
-use crate::ordered::Ordered;
 
 /// Name of the variable for the effort of reasoning.
 const EFFORT: &str = "reasoning_effort";
@@ -76,7 +75,7 @@ pub(crate) struct ChatRequest {
     response_format: Option<ResponseFormat>,
     /// Functions that the model may call, of which the template tells it.
     #[schema(value_type = Option<Vec<Object>>)]
-    tools: Option<Vec<Ordered>>,
+    tools: Option<Vec<Value>>,
     /// Whether an answer calls functions: `none`, `auto`, `required`, or the one that it calls.
     #[schema(value_type = Option<Object>)]
     tool_choice: Option<Value>,
