@@ -1,15 +1,18 @@
 //! The answers of a request while they are generated.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use moebius_engine::Generation;
+use moebius_grammar::Grammar;
 use tokio::sync::mpsc;
 
 use crate::admission::Place;
 use crate::asked::Plan;
 use crate::error::ApiError;
+use crate::form::restrict;
 use crate::service::Service;
-use crate::worker::{Command, Failure, Job, JobTimes, Update};
+use crate::worker::{Command, Failure, Job, Update};
 
 /// Updates of an answer beside its tokens: the end, and one to spare.
 const BESIDE_TOKENS: usize = 2;
@@ -23,17 +26,20 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Starts the answers of a request, each in its place.
+    /// Starts the answers of a request that arrived at `arrived`, each in its place and held to the grammar, if there is one.
     ///
     /// # Errors
-    /// Those of the plan's stop strings, and 500 if the engine is gone.
+    /// 429 if too many tokens wait, those of the plan's stop strings, and 500 if the engine is gone.
     pub(crate) fn start(
         service: &Arc<Service>,
         plan: &Plan,
-        generations: Vec<Generation>,
-        places: Vec<Place>,
-        times: JobTimes,
+        (mut generations, grammar): (Vec<Generation>, Option<&Grammar>),
+        mut places: Vec<Place>,
+        arrived: Instant,
     ) -> Result<Self, ApiError> {
+        restrict(&mut generations, grammar);
+        service.queue(&mut places, generations.iter().map(|of| of.prompt.len()))?;
+        let times = service.times(arrived);
         let open = generations.len();
         let room = |of: &Generation| of.most_new + BESIDE_TOKENS;
         let room = generations.iter().map(room).sum();

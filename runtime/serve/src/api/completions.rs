@@ -19,7 +19,7 @@ use crate::answers::Answers;
 use crate::asked::{Asked, Plan, Texts, check_unsupported};
 use crate::body;
 use crate::error::{ApiError, ErrorBody};
-use crate::form::{ResponseFormat, restrict};
+use crate::form::ResponseFormat;
 use crate::keys::Caller;
 use crate::service::{ServedText, Service, seconds};
 use crate::worker::{Finish, Update};
@@ -241,7 +241,7 @@ pub(crate) async fn create(
     }
     let format = request.response_format.as_ref();
     let schema = format.map(|format| format.schema(FORMAT)).transpose()?;
-    let mut places = service.places(count * plan.choices)?;
+    let places = service.places(count * plan.choices)?;
     let grammar = match schema.flatten() {
         Some(schema) => Some(service.grammar(FORMAT, vec![Part::Json(schema)]).await?),
         None => None,
@@ -253,10 +253,8 @@ pub(crate) async fn create(
         let of = (&service.text.tokenizer, caller.salt.as_slice());
         generations.extend(plan.generations(prompt, "prompt", service.options.context, of)?);
     }
-    restrict(&mut generations, grammar.as_ref());
-    service.queue(&mut places, generations.iter().map(|of| of.prompt.len()))?;
-    let times = service.times(arrived);
-    let answers = Answers::start(&service, &plan, generations, places, times)?;
+    let generations = (generations, grammar.as_ref());
+    let answers = Answers::start(&service, &plan, generations, places, arrived)?;
     let shape = TextShape {
         id: format!("cmpl-{}", uuid::Uuid::new_v4().simple()),
         created: seconds(),

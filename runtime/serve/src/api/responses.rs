@@ -21,7 +21,7 @@ use crate::answers::Answers;
 use crate::asked::{Asked, Plan, check_unsupported};
 use crate::body;
 use crate::error::{ApiError, ErrorBody};
-use crate::form::{ResponseFormat, restrict};
+use crate::form::ResponseFormat;
 use crate::keys::Caller;
 use crate::service::{Service, seconds};
 use crate::worker::{Finish, Update};
@@ -195,18 +195,16 @@ pub(crate) async fn create(
     let wanted = Wanted::text(&service, FORMAT, schema.flatten());
     let plan = wanted.marked(plan, &service.text.tokenizer);
     let stream = request.stream.unwrap_or(false);
-    let mut places = service.places(plan.choices)?;
+    let places = service.places(plan.choices)?;
     let chat = request.into_chat()?;
     let prompt = service.encode(move |text| chat::encode(text, &chat, INPUT));
     let prompt = prompt.await?;
     let reader = wanted.reader(&prompt, &service.text.tokenizer);
     let grammar = wanted.grammar(&service, &reader).await?;
     let of = (&service.text.tokenizer, caller.salt.as_slice());
-    let mut generations = plan.generations(&prompt, INPUT, service.options.context, of)?;
-    restrict(&mut generations, grammar.as_ref());
-    service.queue(&mut places, generations.iter().map(|of| of.prompt.len()))?;
-    let times = service.times(arrived);
-    let answers = Answers::start(&service, &plan, generations, places, times)?;
+    let generations = plan.generations(&prompt, INPUT, service.options.context, of)?;
+    let generations = (generations, grammar.as_ref());
+    let answers = Answers::start(&service, &plan, generations, places, arrived)?;
     let shape = ResponseShape::new(&service, prompt.len(), reader);
     if stream {
         Ok(stream::respond(service, answers, shape))

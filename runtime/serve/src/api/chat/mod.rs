@@ -16,7 +16,6 @@ use super::wanted::Wanted;
 use crate::answers::Answers;
 use crate::body;
 use crate::error::{ApiError, ErrorBody};
-use crate::form::restrict;
 use crate::keys::Caller;
 use crate::service::{ServedText, Service};
 use request::{ChatRequest, FORMAT, MESSAGES};
@@ -64,7 +63,7 @@ pub(crate) async fn create(
     let plan = wanted.marked(plan, tokenizer);
     let stream = request.stream.unwrap_or(false);
     let usage = request.stream_options.unwrap_or_default().include_usage;
-    let mut places = service.places(plan.choices)?;
+    let places = service.places(plan.choices)?;
     let chat = request.into_chat()?;
     let prompt = service.encode(move |text| encode(text, &chat, MESSAGES));
     let prompt = prompt.await?;
@@ -72,11 +71,9 @@ pub(crate) async fn create(
     let grammar = wanted.grammar(&service, &reader).await?;
     let of = (tokenizer, caller.salt.as_slice());
     let context = service.options.context;
-    let mut generations = plan.generations(&prompt, MESSAGES, context, of)?;
-    restrict(&mut generations, grammar.as_ref());
-    service.queue(&mut places, generations.iter().map(|of| of.prompt.len()))?;
-    let times = service.times(arrived);
-    let answers = Answers::start(&service, &plan, generations, places, times)?;
+    let generations = plan.generations(&prompt, MESSAGES, context, of)?;
+    let generations = (generations, grammar.as_ref());
+    let answers = Answers::start(&service, &plan, generations, places, arrived)?;
     let telling = Telling {
         several: wanted.several(),
         usage: usage.unwrap_or(false),
