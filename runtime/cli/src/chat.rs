@@ -48,16 +48,14 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
     let name = ready.name;
     let mut engine = Engine::new(ready.model, room, &ready.device)?;
-    if let Some(speculation) = &speculation {
-        published::shown(screen, |progress| {
-            speculation.begin(
-                &mut engine,
-                args.place.dtype,
-                (room, &ready.device),
-                progress,
-            )
-        })?;
-    }
+    let place = (room, &ready.device);
+    speculation::begin(
+        &mut engine,
+        speculation.as_ref(),
+        args.place.dtype,
+        place,
+        screen,
+    )?;
     if counts {
         engine.count_experts();
     }

@@ -31,16 +31,14 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     let room = args.cache.room(room, args.place.dtype);
     let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
     let mut engine = Engine::new(ready.model, room, &ready.device)?;
-    if let Some(speculation) = &speculation {
-        published::shown(screen, |progress| {
-            speculation.begin(
-                &mut engine,
-                args.place.dtype,
-                (room, &ready.device),
-                progress,
-            )
-        })?;
-    }
+    let place = (room, &ready.device);
+    speculation::begin(
+        &mut engine,
+        speculation.as_ref(),
+        args.place.dtype,
+        place,
+        screen,
+    )?;
     if counts {
         engine.count_experts();
     }

@@ -61,10 +61,10 @@ struct Prepared {
 fn prepare(args: &ServeArgs, screen: &Screen) -> Result<Prepared, CliError> {
     let certificate = certificate(args)?;
     let keys = KeyRing::new(read_keys(args.keys.as_deref())?);
-    for model in [&args.model, &args.speculation.draft_model] {
+    for model in [&args.model.model, &args.speculation.draft_model] {
         verify(model.as_deref())?;
     }
-    let source = Source::open(args.model.as_deref())?.with_special_as_text(args.no_special);
+    let source = Source::open(args.model.model.as_deref())?.with_special_as_text(args.no_special);
     let template = source.template_if_any()?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
     let made_for = source.files.spec().positions;
@@ -74,7 +74,7 @@ fn prepare(args: &ServeArgs, screen: &Screen) -> Result<Prepared, CliError> {
     let opened = published::opened(&source.files, &args.place, Some(room), screen)?;
     let (device_name, device, load) = opened;
     let served_name = args.served_name.clone();
-    let served_name = served_name.unwrap_or_else(|| name(args.model.as_deref()));
+    let served_name = served_name.unwrap_or_else(|| name(args.model.model.as_deref()));
     let mut options = ServeOptions::new(served_name, context);
     options.limits = args.limits.limits();
     options.lost = process::lost;

@@ -88,7 +88,7 @@ pub(crate) struct SpeculationArgs {
 }
 
 impl SpeculationArgs {
-    /// The default: nobody proposes.
+    /// The default: no proposals.
     pub(crate) fn none() -> Self {
         Self {
             speculate: None,

@@ -8,17 +8,15 @@ use clap::Args;
 use moebius_benches::options::positive;
 use moebius_serve::ServeLimits;
 
-use super::generate::PlaceArgs;
+use super::generate::{ModelArgs, PlaceArgs};
 use super::{CacheArgs, SpeculationArgs};
 
 /// `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// Folder with config.json, safetensors and tokenizer.json, a GGUF file, or ORG/NAME[:FILE] in the cache (`moebius fetch`) [default: the
-    /// small model inside this program].
-    #[arg(long, value_name = "DIR|FILE.gguf|ORG/NAME")]
-    pub(crate) model: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
     /// Name under which clients ask for the model [default: the folder's, the file's or ORG/NAME].
     #[arg(long, value_name = "NAME")]
     pub(crate) served_name: Option<String>,

@@ -98,16 +98,14 @@ pub(crate) fn measure(
     let room = args.cache.room(room(args), args.place.dtype);
     let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
     let mut engine = Engine::new(ready.model, room, &ready.device)?;
-    if let Some(speculation) = &speculation {
-        published::shown(screen, |progress| {
-            speculation.begin(
-                &mut engine,
-                args.place.dtype,
-                (room, &ready.device),
-                progress,
-            )
-        })?;
-    }
+    let place = (room, &ready.device);
+    speculation::begin(
+        &mut engine,
+        speculation.as_ref(),
+        args.place.dtype,
+        place,
+        screen,
+    )?;
     let mut bench = Bench {
         args,
         engine,
