@@ -3,13 +3,15 @@
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
-use std::collections::BTreeMap;
+mod answers;
+
 use std::path::Path;
 
+use answers::{Answers, note};
 use burn::tensor::Device;
 use moebius_engine::{
-    Allowed, Constraint, ConstraintError, Draw, Ended, Engine, EngineOptions, Event, Generation,
-    Limits, Ngrams, RequestId, SampleError, Sampling, SamplingOptions,
+    Allowed, Constraint, ConstraintError, Draw, Ended, Engine, EngineOptions, Generation, Limits,
+    Ngrams, SampleError, Sampling, SamplingOptions,
 };
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles};
@@ -106,19 +108,12 @@ fn generation(n: u32, prompt: usize, length: usize) -> Generation {
 }
 
 /// Runs the engine until it is idle, and returns the draws of every request and why it ended.
-fn all(engine: &mut Engine) -> BTreeMap<RequestId, (Vec<Draw>, Option<Ended>)> {
-    let mut all = BTreeMap::<_, (Vec<Draw>, Option<Ended>)>::new();
+fn all(engine: &mut Engine) -> Answers {
+    let mut answers = Answers::new();
     while !engine.is_idle() {
-        for (id, event) in engine.step().unwrap() {
-            let (draws, ended) = all.entry(id).or_default();
-            assert_eq!(*ended, None, "nothing comes after the end");
-            match event {
-                Event::Token(draw) => draws.push(draw),
-                Event::End(reason) => *ended = Some(reason),
-            }
-        }
+        note(&mut answers, engine.step().unwrap());
     }
-    all
+    answers
 }
 
 fn alone(model: &Model, request: &Generation, by: By) -> (Vec<Draw>, Option<Ended>) {

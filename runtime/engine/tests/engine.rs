@@ -2,9 +2,12 @@
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
+mod answers;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use answers::{Answers, note};
 use burn::tensor::Device;
 use moebius::attention::CacheFormat;
 use moebius_engine::{
@@ -46,19 +49,12 @@ fn generation(n: u32, prompt: usize, most_new: usize) -> Generation {
 }
 
 /// Runs the engine until it is idle, and returns the draws of every request and why it ended.
-fn all(engine: &mut Engine) -> BTreeMap<RequestId, (Vec<Draw>, Option<Ended>)> {
-    let mut all = BTreeMap::<_, (Vec<Draw>, Option<Ended>)>::new();
+fn all(engine: &mut Engine) -> Answers {
+    let mut answers = Answers::new();
     while !engine.is_idle() {
-        for (id, event) in engine.step().unwrap() {
-            let (draws, ended) = all.entry(id).or_default();
-            assert_eq!(*ended, None, "nothing comes after the end");
-            match event {
-                Event::Token(draw) => draws.push(draw),
-                Event::End(reason) => *ended = Some(reason),
-            }
-        }
+        note(&mut answers, engine.step().unwrap());
     }
-    all
+    answers
 }
 
 /// Prompts of several lengths, two of which have a common prefix.

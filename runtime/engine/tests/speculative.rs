@@ -2,13 +2,16 @@
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
+mod answers;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use answers::{Answers, note};
 use burn::tensor::Device;
 use moebius_engine::{
     Draw, Ended, Engine, EngineError, EngineOptions, Event, Generation, Limits, Ngrams, Proposals,
-    RequestId, Sampling, SamplingOptions,
+    Sampling, SamplingOptions,
 };
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles};
@@ -78,20 +81,6 @@ fn requests() -> Vec<Generation> {
     let mut like_the_first = requests[0].clone();
     like_the_first.prompt.truncate(36);
     requests.into_iter().chain([like_the_first]).collect()
-}
-
-/// What requests got: their draws, and why they ended.
-type Answers = BTreeMap<RequestId, (Vec<Draw>, Option<Ended>)>;
-
-fn note(answers: &mut Answers, events: Vec<(RequestId, Event)>) {
-    for (id, event) in events {
-        let (draws, ended) = answers.entry(id).or_default();
-        assert_eq!(*ended, None, "nothing comes after the end");
-        match event {
-            Event::Token(draw) => draws.push(draw),
-            Event::End(reason) => *ended = Some(reason),
-        }
-    }
 }
 
 /// Runs the engine until it is idle, after which no page is in use. Returns what the requests got, and the number of steps.
