@@ -263,6 +263,7 @@ impl Run<'_> {
     fn jobs(&self, ledger: &mut Ledger, changed: Option<&[String]>) -> io::Result<Vec<Job>> {
         let tests = plan::tests(&self.programs, self.wants_libtpu());
         let mut checks = plan::cargo_checks();
+        checks.push(plan::kit_of_clients());
         if self.options.tier == Tier::Quick {
             checks.extend(tests.into_iter().filter(|job| !self.opens_a_device(job)));
             return Ok(checks);

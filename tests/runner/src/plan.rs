@@ -35,22 +35,36 @@ const OTHER_KERNELS: &str = "kv_cache,nn,moe_training,experts,fp8_training,activ
 pub(crate) const WITHOUT_BURN: &str = "topk,router_backward,hash_routing,expert_load,permute,capacity,rows,grouped_gemm,fp8_gemm,\
     weight_gradient,expert_activation,segment_attention,attention::tiles,attention::tiles_f16,attention::tiles_bf16";
 
+/// The folder of the kit with the server's clients.
+const CLIENTS: &str = "tests/clients";
+
 /// Crates that build without Burn; their tests run first.
 const READING: [&str; 2] = ["moebius-tree", "moebius-runner"];
 
 /// Jobs that need no build of Burn and only Rust installed; they run first.
 pub(crate) fn reading() -> Vec<Job> {
     let parse = r#"for file in scripts/* .ci/run; do case "$file" in *.mjs | *.py) ;; *) bash -n "$file" || exit ;; esac; done"#;
-    let kit = |folder: &str| format!("python3 -m unittest discover -s {folder} -p test_*.py");
     let [tree, runner] = READING;
     let tests = format!("cargo test --locked -p {tree} -p {runner}");
     vec![
         Job::words("format", "cargo fmt --all --check"),
         Job::new("shell scripts parse", &["bash", "-c", parse]),
-        Job::words("the kit for machines with a GPU", &kit("tests/gpu")),
-        Job::words("the kit of the server's clients", &kit("tests/clients")),
+        kit("the kit for machines with a GPU", "tests/gpu"),
         Job::words("the tree: style, layers, documents", &tests).tests(),
     ]
+}
+
+/// The tests of a kit in Python. `-B` leaves no compiled files in its folder, which is part of a key.
+fn kit(name: &str, folder: &str) -> Job {
+    Job::words(
+        name,
+        &format!("python3 -B -m unittest discover -s {folder} -p test_*.py"),
+    )
+}
+
+/// The tests of the checks from outside, which take a quarter of a minute with a server that only plays one.
+pub(crate) fn kit_of_clients() -> Job {
+    kit("the kit of the server's clients", CLIENTS).depending_on([CLIENTS])
 }
 
 /// What `scripts/setup` installs with this option; it may ask for a password.
