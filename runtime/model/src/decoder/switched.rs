@@ -38,7 +38,7 @@ impl SwitchedMixture {
     pub(super) fn forward(&self, x: Tensor<2>) -> Result<(Tensor<2>, Routing), Error> {
         let mut experts = match self.experts.try_lock() {
             Ok(experts) => experts,
-            // After a panic some place may hold a part of an expert only, but then the device has failed.
+            // A place whose expert was being moved at a panic counts as empty.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // A worker of Flex that waited here could be the one whose part of an operation the computation under way waits for.
             Err(TryLockError::WouldBlock) => {

@@ -132,27 +132,23 @@ impl ExpertCache {
             }
         }
         for expert in missing {
-            let (place, old) = self.residents.replace(expert);
+            let data = &experts[expert];
             self.statistics.misses += 1;
-            self.statistics.evictions += u64::from(old.is_some());
-            self.statistics.moved_bytes += self.expert_bytes;
-            self.overwrite(place, &experts[expert])?;
+            self.residents.replace(expert, |place, old| {
+                self.statistics.evictions += u64::from(old.is_some());
+                self.w_in.overwrite(place, &data.w_in)?;
+                self.w_out.overwrite(place, &data.w_out)?;
+                for (bias, data) in [(&mut self.b_in, &data.b_in), (&mut self.b_out, &data.b_out)] {
+                    if let (Some(bias), Some(data)) = (bias, data) {
+                        assign(bias, data, place);
+                    }
+                }
+                // Queued work keeps its buffers; flushing frees this one for the next expert.
+                self.like.device.flush().map_err(Error::device)?;
+                self.statistics.moved_bytes += self.expert_bytes;
+                Ok::<(), Error>(())
+            })?;
         }
         Ok(())
-    }
-
-    fn overwrite(&mut self, place: usize, expert: &HostExpert) -> Result<(), Error> {
-        self.w_in.overwrite(place, &expert.w_in)?;
-        self.w_out.overwrite(place, &expert.w_out)?;
-        for (bias, data) in [
-            (&mut self.b_in, &expert.b_in),
-            (&mut self.b_out, &expert.b_out),
-        ] {
-            if let (Some(bias), Some(data)) = (bias, data) {
-                assign(bias, data, place);
-            }
-        }
-        // Queued work keeps its buffers; flushing frees this one for the next expert.
-        self.like.device.flush().map_err(Error::device)
     }
 }

@@ -37,13 +37,24 @@ impl Residents {
         self.used[place] = self.now;
     }
 
-    /// Gives `expert` the least recently used place; returns the place and its previous expert.
-    pub(super) fn replace(&mut self, expert: usize) -> (usize, Option<usize>) {
+    /// Gives `expert` the least recently used place by `put`, which gets the place and its previous expert, and moves `expert` there.
+    ///
+    /// The place is empty until `put` has succeeded: one whose move failed, or panicked, may hold parts of two experts.
+    ///
+    /// # Errors
+    /// Those of `put`.
+    pub(super) fn replace<E>(
+        &mut self,
+        expert: usize,
+        put: impl FnOnce(usize, Option<usize>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let places = 0..self.experts.len();
         // A cache has at least one place, so the 0 is never used.
         let place = places.min_by_key(|place| self.used[*place]).unwrap_or(0);
-        let old = self.experts[place].replace(expert);
+        let old = self.experts[place].take();
+        put(place, old)?;
+        self.experts[place] = Some(expert);
         self.touch(place);
-        (place, old)
+        Ok(())
     }
 }
