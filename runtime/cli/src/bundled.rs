@@ -7,12 +7,6 @@ use moebius_weights::Reader;
 
 use crate::error::CliError;
 
-/// Name and bytes of every case in `tests/cases/`, about 10 MB in all.
-const CASES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/cases.rs"));
-
-/// Name and bytes of every file of the model in `runtime/shipped/`.
-const MODEL: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/model.rs"));
-
 /// Name shown for the bundled model in place of a path.
 pub(crate) const MODEL_NAME: &str = "the bundled model";
 
@@ -20,7 +14,7 @@ const CONFIG: &str = "config.json";
 
 /// All cases, parsed one at a time.
 pub(crate) fn cases() -> impl Iterator<Item = (String, Result<CaseFile, CaseError>)> {
-    CASES
+    moebius_case_files::FILES
         .iter()
         .map(|&(name, bytes)| (name.to_owned(), CaseFile::parse(bytes)))
 }
@@ -37,7 +31,7 @@ pub(crate) fn cases_on(
 
 /// The bundled model, and the files beside its weights.
 pub(crate) fn model() -> Result<(ModelFiles, Files), CliError> {
-    let (weights, beside): (Vec<_>, Vec<_>) = MODEL
+    let (weights, beside): (Vec<_>, Vec<_>) = moebius_shipped::FILES
         .iter()
         .map(|&(name, bytes)| (name.to_owned(), bytes.to_vec()))
         .partition(|(name, _)| name.ends_with(".safetensors"));

@@ -345,7 +345,7 @@ fn emulated(program: &Program, case: &(&str, &str, &str, f64), qemu: &str) -> De
 }
 
 /// Builds in folders of their own, which share nothing with the tests' build.
-fn builds(places: &Places) -> [Deep; 4] {
+fn builds(places: &Places) -> [Deep; 5] {
     let folder = |name: &str| text(&places.target.with_file_name(format!("target-{name}")));
     let readme = "cargo run --release && cargo run --release -- verify tests/cases/*.safetensors --device flex";
     let plain = "cargo test -p moebius-conformance --test conformance_moe -- moe_ && cargo test -p moebius-tests --test training -- resumed";
@@ -355,14 +355,24 @@ fn builds(places: &Places) -> [Deep; 4] {
         .tests()
         .with("CARGO_TARGET_DIR", folder("without-fusion"))
         .with("MOEBIUS_TEST_DEVICES", "cpu,wgpu");
-    let outside = format!("scripts/outside {}", plan::PUBLISHED);
-    let outside = Job::words("a program that depends on the packed crates", &outside)
-        .with("CARGO_TARGET_DIR", folder("outside"));
+    let packed = |name: &str, option: &str| {
+        let command = format!("scripts/outside {option} {}", plan::PUBLISHED);
+        Job::words(name, &command).with("CARGO_TARGET_DIR", folder("outside"))
+    };
+    let outside = packed("a program that depends on the packed crates", "");
+    // Burn is built anew for each set of features that a crate asks of it.
+    let alone = packed("each crate from its package alone", "--alone");
     let benchmarks = Job::words("benchmarks, in release", "cargo bench --locked")
         .with("CARGO_TARGET_DIR", folder("release"));
     // Each build compiles all crates on all processors: two at once would take as long, and might exceed a job's time limit.
-    [release, without, outside, benchmarks]
-        .map(|job| Deep::new(job.holding("all crates"), "Cargo", 900.0))
+    [
+        (release, 900.0),
+        (without, 900.0),
+        (outside, 900.0),
+        (alone, 1800.0),
+        (benchmarks, 900.0),
+    ]
+    .map(|(job, seconds)| Deep::new(job.holding("all crates"), "Cargo", seconds))
 }
 
 #[cfg(test)]

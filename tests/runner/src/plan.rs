@@ -85,9 +85,10 @@ pub(crate) fn build() -> Job {
     Job::words(BUILD, &command).holding("cargo")
 }
 
-/// The crates that users depend on, each after those that it needs.
+/// The crates that users depend on, and those of the command; each after those that it needs.
 pub(crate) const PUBLISHED: &str = "moebius-ops moebius-host moebius-device moebius-shaders moebius-pjrt moebius-xla moebius \
-    moebius-weights moebius-model moebius-text moebius-engine moebius-grammar moebius-serve moebius-cases";
+    moebius-weights moebius-model moebius-text moebius-engine moebius-grammar moebius-serve moebius-cases \
+    moebius-case-files moebius-shipped moebius-benches moebius-cli";
 
 /// Cargo's checks other than tests; only one at a time can use cargo's target folder. Published crates are packed without
 /// compiling them again.
@@ -100,14 +101,12 @@ pub(crate) fn cargo_checks() -> Vec<Job> {
     );
     let docs = format!("doc --locked --workspace --no-deps --lib --features {ALL_FEATURES}");
     let examples = format!("test --locked --workspace --doc --features {FEATURES}");
-    let packages = PUBLISHED.split_whitespace();
-    let packages: String = packages.map(|name| format!(" --package {name}")).collect();
-    let packages = format!("package --locked --offline --allow-dirty --no-verify{packages}");
+    let packages = format!("scripts/outside --pack {PUBLISHED}");
     vec![
         cargo("clippy", &clippy),
         cargo("docs", &docs).with("RUSTDOCFLAGS", "-D warnings"),
         cargo("examples in the docs", &examples).tests(),
-        cargo("packages of the crates", &packages),
+        Job::words("packages of the crates", &packages).holding("cargo"),
     ]
 }
 

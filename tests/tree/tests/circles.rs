@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use moebius_tree::{assert_none, root};
 
-/// Folders of the crates to check, each with its `src`: all libraries, the command, and the crate behind `scripts/test`.
+/// Folders of the crates to check, each with its `src`: all libraries of more than a file, the command, and the crate behind `scripts/test`.
 const CRATES: &str = "backends/device backends/host shaders/ops shaders/kernels backends/pjrt backends/xla runtime/core runtime/weights \
     runtime/model runtime/text runtime/engine runtime/grammar runtime/serve runtime/cases runtime/cli benches wasm tests/runner";
 

@@ -27,9 +27,11 @@ const EDGES: &str = "
     grammar: engine text
     serve: moebius engine grammar model text
     cases: moebius model weights
+    case-files:
+    shipped:
     wasm: ops moebius cases device engine model shaders weights
     words: text weights
-    cli: moebius benches cases device engine grammar host model ops profiles serve shaders text weights
+    cli: moebius benches case-files cases device engine grammar host model ops profiles serve shaders shipped text weights
     conformance: moebius cases device ops shaders tests weights
     validate: device emulator ops shaders tests
     tests: ops moebius benches cases cli device emulator engine model pjrt profiles shaders text weights xla
