@@ -7,7 +7,8 @@
 
 METADATA is what `cargo metadata` prints, TREE the lines of `cargo tree --prefix none --format {p}` for the packages of the release, first
 the packages themselves. Where a package has no text of its licence, APACHE is it if the package may be used under Apache-2.0, or MIT with
-the package's authors if under MIT, or the text of another package under MPL-2.0, which is one for all; anything else is an error.
+the package's authors if under MIT, or the text of another package under MPL-2.0, which is one for all; anything else is an error. LLVM,
+which is in no package, is a part where llvm-sys is.
 """
 
 import json
@@ -102,6 +103,16 @@ def mozilla(packages):
     return None
 
 
+def llvm(packages):
+    """The text of LLVM's licence from the first package that brings it, as some do that are under the same; None if there is none."""
+    for package in packages:
+        if "LLVM-exception" in (expression(package) or ""):
+            for text in texts(package).values():
+                if text.startswith("Apache License") and "LLVM Exceptions" in text:
+                    return text
+    return None
+
+
 def standard(package, apache, mit, mpl):
     """The text of the licence of a package that brings none."""
     stated = expression(package)
@@ -115,7 +126,7 @@ def standard(package, apache, mit, mpl):
     raise PartError(f"{package['name']} {package['version']}: expected a file with its licence ({stated}), got none")
 
 
-def licences(packages, apache, mit, mpl=None):
+def licences(packages, apache, mit, mpl=None, of_llvm=None):
     """A text with the licences of all packages; the same text is written once, below all that it belongs to."""
     lines = ["Parts of this program, and the terms under which they are used.", ""]
     of_text, lacking = {}, []
@@ -132,6 +143,11 @@ def licences(packages, apache, mit, mpl=None):
                     lacking.append(str(error))
                     continue
             of_text.setdefault(text, []).append(name)
+        if package["name"] == "llvm-sys":
+            lines.append(f"LLVM, which {package['name']} links: Apache-2.0 WITH LLVM-exception, https://llvm.org")
+            if of_llvm is None:
+                lacking.append("LLVM: expected a package with its licence, got none")
+            of_text.setdefault(of_llvm, []).append("LLVM")
     if lacking:
         raise PartError("\n".join(lacking))
     for text, names in of_text.items():
@@ -218,8 +234,8 @@ def main(arguments):
         case ["licences", metadata, tree, apache, mit]:
             all_known = json.loads(read(metadata))
             packages = parts(all_known, read(tree))
-            mpl = mozilla(all_known["packages"])
-            sys.stdout.write(licences(packages, read(apache), read(mit), mpl))
+            shared = mozilla(all_known["packages"]), llvm(all_known["packages"])
+            sys.stdout.write(licences(packages, read(apache), read(mit), *shared))
         case ["bill", metadata, tree, lock]:
             made = bill(json.loads(read(metadata)), read(tree), read(lock))
             print(json.dumps(made, indent=1, ensure_ascii=False))

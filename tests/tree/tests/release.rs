@@ -169,6 +169,35 @@ fn a_part_without_a_known_licence_stops_a_release() {
     assert!(text(&output.stdout).contains(mozilla.trim()), "{output:?}");
 }
 
+/// LLVM is linked where its bindings are, and no package holds it.
+#[test]
+fn the_licence_of_llvm_is_told_where_it_is_linked() {
+    let folder = release("llvm", "Apache-2.0");
+    for (file, from, to) in [
+        ("tree", "bare", "llvm-sys"),
+        ("metadata", "\"name\":\"bare\"", "\"name\":\"llvm-sys\""),
+        ("metadata", "GPL-3.0", "Apache-2.0 WITH LLVM-exception"),
+    ] {
+        let text = fs::read_to_string(folder.join(file)).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(folder.join(file), text.replace(from, to)).unwrap();
+    }
+    let output = parts(&folder, &LICENCES);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("LLVM: expected a package with its licence"),
+        "{said}"
+    );
+    let terms = format!("Apache License\n{}\nLLVM Exceptions", long("terms"));
+    fs::write(folder.join("unused/LICENSE"), &terms).unwrap();
+    let output = parts(&folder, &LICENCES);
+    let said = text(&output.stdout);
+    assert!(said.contains("\nLLVM, which llvm-sys links: "), "{said}");
+    let block = format!("\nLLVM\n{}\n{terms}", "-".repeat(80));
+    assert!(said.contains(&block), "{said}");
+}
+
 #[test]
 fn the_bill_has_parts_licences_checksums_and_edges() {
     let folder = release("bill", "Apache-2.0");
