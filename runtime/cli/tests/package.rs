@@ -152,6 +152,8 @@ fn what_cannot_be_packed_leaves_nothing_behind() {
         &["package", "--model", "."],
         &["package", "--verify", ".", "--model", "."],
         &["package", "--verify", ".", "--sha256", "00"],
+        &["package", "--verify", ".", "--streams", "8"],
+        &["package", "--verify", ".", "--device", "auto"],
     ] {
         let output = moebius(words, folder.path());
         assert_eq!(output.status.code(), Some(2), "{words:?}: {output:?}");

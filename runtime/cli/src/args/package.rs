@@ -23,8 +23,12 @@ pub(crate) struct PackageArgs {
     /// Folder for the package, new or empty.
     #[arg(long, value_name = "DIR", requires = "model")]
     pub(crate) out: Option<PathBuf>,
-    /// Check this package.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "out"])]
+    /// Check this package; nothing is measured.
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with_all = ["model", "out", "device", "dtype", "expert_cache", "streams", "prompt", "tokens", "known"]
+    )]
     pub(crate) verify: Option<PathBuf>,
     /// Fingerprint that the package must have: the SHA-256 that `moebius package` told when it was made.
     #[arg(long, value_name = "HEX", requires = "verify", value_parser = fingerprint)]

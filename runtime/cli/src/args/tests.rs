@@ -37,6 +37,27 @@ fn bytes_are_read_with_their_unit() {
     }
 }
 
+/// A check of a package measures nothing, so that an option of the measurement would change nothing.
+#[test]
+fn a_check_of_a_package_takes_no_option_of_the_measurement() {
+    let accepts = |words: &str| {
+        let line = ["moebius", "package", "--verify", "p"];
+        Cli::try_parse_from(line.into_iter().chain(words.split_whitespace())).is_ok()
+    };
+    assert!(accepts("") && accepts("--json"));
+    for option in [
+        "--device auto",
+        "--dtype f32",
+        "--expert-cache 1GiB",
+        "--streams 8",
+        "--prompt 32",
+        "--tokens 32",
+        "--known 256",
+    ] {
+        assert!(!accepts(option), "{option}");
+    }
+}
+
 #[test]
 fn json_is_taken_before_and_after_the_command() {
     for line in [
