@@ -60,7 +60,7 @@ impl Admission {
     pub(crate) fn new(limits: &ServeLimits) -> Self {
         let now = Instant::now();
         Self(Arc::new(Shared {
-            places: limits.running.saturating_add(limits.queued),
+            places: limits.places(),
             tokens: limits.queued_tokens,
             counts: Mutex::new(Counts {
                 taken: 0,

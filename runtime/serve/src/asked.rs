@@ -204,6 +204,14 @@ impl Plan {
         (0..self.choices).map(of).collect()
     }
 
+    /// Checks that `most` answers, as many as a server takes, are enough for all choices: more would be refused at any time.
+    ///
+    /// # Errors
+    /// 400 that names the number of choices.
+    pub(crate) fn check_choices(&self, most: usize) -> Result<(), ApiError> {
+        within("n", self.choices, 1..=most).map(|_| ())
+    }
+
     /// This plan for answers in whose text special tokens are `shown`, and that further tokens end.
     pub(crate) fn with_marks(
         mut self,
@@ -469,6 +477,17 @@ mod tests {
             let said = refused(asked);
             assert!(said.contains(&format!(r#""param":"{param}""#)), "{said}");
         }
+    }
+
+    #[test]
+    fn choices_fit_into_the_server() {
+        let two = plan(Asked {
+            n: Some(2),
+            ..Asked::default()
+        });
+        assert!(two.check_choices(2).is_ok());
+        let error = two.check_choices(1).unwrap_err();
+        assert_eq!(error, ApiError::field("n", "n: expected 1 to 1, got 2"));
     }
 
     #[test]

@@ -31,6 +31,13 @@ pub struct ServeLimits {
     pub drain_time: Duration,
 }
 
+impl ServeLimits {
+    /// Largest number of answers that run or wait.
+    pub(crate) fn places(&self) -> usize {
+        self.running.saturating_add(self.queued)
+    }
+}
+
 impl Default for ServeLimits {
     fn default() -> Self {
         let seconds = Duration::from_secs;

@@ -9,6 +9,7 @@
 mod served;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use moebius_engine::{Draw, Generation, Sampling, SamplingOptions};
 use moebius_serve::{Access, KeyRing, Keys};
@@ -662,8 +663,9 @@ async fn metrics_are_those_of_the_list() {
     let listed = METRICS.lines().filter(|line| !line.starts_with('#'));
     let listed: BTreeSet<String> = listed.map(str::to_owned).collect();
     let mut options = options();
-    (options.limits.running, options.limits.queued) = (1, 0);
-    let served = Served::with(options, Access::local(0), Fault::None).await;
+    (options.limits.running, options.limits.queued) = (1, 1);
+    let slow = Fault::Slow(Duration::from_millis(20));
+    let served = Served::with(options, Access::local(0), slow).await;
     let first = rows(&served.get("/metrics").await.text());
     let unlisted: Vec<_> = first.difference(&listed).collect();
     assert!(unlisted.is_empty(), "metrics.tsv lacks {unlisted:?}");
@@ -672,9 +674,15 @@ async fn metrics_are_those_of_the_list() {
     let late: Vec<_> = later.filter(|row| row.ends_with('\t')).collect();
     assert!(late.is_empty(), "not told from the start: {late:?}");
 
-    // An event of each kind: two answers are refused where there is one place, and a request is answered by experts.
+    // An event of each kind: two answers are refused where one place is left, and a request is answered by experts.
+    let long = json!({"stream": true, "max_completion_tokens": 100});
+    let stream = served.stream(CHAT, &chat(PROMPT, &long)).await;
+    let running = "moebius_num_requests_running";
+    served.until(running, MODEL, 1.0).await;
     let two = chat(PROMPT, &json!({"n": 2}));
     served.post(CHAT, &two).await.error(429);
+    drop(stream);
+    served.until(running, MODEL, 0.0).await;
     let failures = "moebius_request_failures_total";
     served.until(failures, "code=\"429\"", 1.0).await;
     let one = completion(&json!(PROMPT), &json!({}));
@@ -685,6 +693,24 @@ async fn metrics_are_those_of_the_list() {
     let sent = 9.0 * (computed + 1.0);
     served.until("moebius_expert_load", MODEL, sent).await;
     assert_eq!(rows(&served.get("/metrics").await.text()), listed);
+    served.stop().await;
+}
+
+/// A request that no free place would help is at fault itself: a client that waited and tried again would never end.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_answers_than_places_are_refused_for_good() {
+    let mut options = options();
+    (options.limits.running, options.limits.queued) = (1, 1);
+    let served = Served::with(options, Access::local(0), Fault::None).await;
+    let many = |n: usize| json!({"n": n});
+    let fault = ("invalid_value".to_owned(), json!("n"));
+    let asked = chat(PROMPT, &many(3));
+    assert_eq!(served.post(CHAT, &asked).await.error(400), fault);
+    let asked = chat(PROMPT, &many(2));
+    assert_eq!(served.post(CHAT, &asked).await.status, 200);
+    // Continuations are computed together.
+    let asked = completion(&json!(PROMPT), &many(2));
+    assert_eq!(served.post(TEXT, &asked).await.error(400), fault);
     served.stop().await;
 }
 

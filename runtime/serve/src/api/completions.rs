@@ -233,6 +233,7 @@ pub(crate) async fn create(
     let stream = request.stream.unwrap_or(false);
     let usage = request.stream_options.unwrap_or_default().include_usage;
     let most = service.limits().running;
+    plan.check_choices(most)?;
     let count = request.prompt.count();
     if count == 0 || count.saturating_mul(plan.choices) > most {
         let got = format!("{count} times {}", plan.choices);

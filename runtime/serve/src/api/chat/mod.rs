@@ -61,6 +61,7 @@ pub(crate) async fn create(
     let wanted = Wanted::text(&service, FORMAT, request.schema()?);
     let wanted = wanted.with_tools(&service, request.tools()?, request.several())?;
     let plan = wanted.marked(plan, tokenizer);
+    plan.check_choices(service.limits().places())?;
     let stream = request.stream.unwrap_or(false);
     let usage = request.stream_options.unwrap_or_default().include_usage;
     let places = service.places(plan.choices)?;
