@@ -381,11 +381,23 @@ async fn faults_of_requests_are_told_by_status_code_and_field() {
         let reply = served.post(TEXT, &completion(&prompt, &json!({}))).await;
         assert_eq!(reply.error(400).0, code, "{prompt}");
     }
+    // Options of a stream that isn't asked for, even if they ask for nothing.
+    for more in [
+        json!({"stream_options": {"include_usage": true}}),
+        json!({"stream_options": {}, "stream": false}),
+    ] {
+        let fault = ("invalid_value".to_owned(), json!("stream_options"));
+        let told = served.post(CHAT, &no(more.clone())).await.error(400);
+        assert_eq!(told, fault, "{more}");
+        let asked = completion(&json!(PROMPT), &more);
+        assert_eq!(served.post(TEXT, &asked).await.error(400), fault, "{more}");
+    }
     // An id without a token is refused before the head of a stream, too.
     let asked = completion(&json!([1, 100_000]), &json!({"stream": true}));
     assert_eq!(served.post(TEXT, &asked).await.error(400).1, "prompt");
     let unknown = json!({
         "something_new": 1, "user": "me", "tools": [], "n": null, "reasoning_effort": "low",
+        "stream_options": null,
         "chat_template_kwargs": {"enable_thinking": false},
     });
     assert_eq!(served.post(CHAT, &no(unknown)).await.status, 200);

@@ -231,7 +231,7 @@ pub(crate) async fn create(
     request.check()?;
     let plan = request.plan()?;
     let stream = request.stream.unwrap_or(false);
-    let usage = request.stream_options.unwrap_or_default().include_usage;
+    let usage = StreamOptions::usage(request.stream_options, stream)?;
     let most = service.limits().running;
     plan.check_choices(most)?;
     let count = request.prompt.count();
@@ -263,7 +263,7 @@ pub(crate) async fn create(
         offsets: vec![0; count * plan.choices],
         prompt: prompts.iter().map(Vec::len).sum(),
         generated: 0,
-        usage: usage.unwrap_or(false),
+        usage,
         logprobs: plan.tells_logprobs(),
     };
     if stream {

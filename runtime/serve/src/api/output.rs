@@ -7,6 +7,8 @@ use moebius_text::Tokenizer;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::error::ApiError;
+
 /// Lowest logarithm of a probability that is told, as JSON has no infinity.
 const LOWEST: f32 = -9999.0;
 
@@ -131,8 +133,23 @@ fn text(tokenizer: &Tokenizer, id: u32) -> String {
 }
 
 /// Options of a stream.
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 pub(crate) struct StreamOptions {
     /// Whether a last event tells the numbers of tokens.
-    pub(crate) include_usage: Option<bool>,
+    include_usage: Option<bool>,
+}
+
+impl StreamOptions {
+    /// Whether a last event tells the numbers of tokens, by the fields `stream_options` and `stream` of a request.
+    ///
+    /// # Errors
+    /// 400 for options of a stream that isn't asked for.
+    pub(crate) fn usage(options: Option<Self>, stream: bool) -> Result<bool, ApiError> {
+        if options.is_some() && !stream {
+            let message = "stream_options: expected stream to be true, got false";
+            return Err(ApiError::field("stream_options", message));
+        }
+        let usage = options.and_then(|options| options.include_usage);
+        Ok(usage.unwrap_or(false))
+    }
 }

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use moebius_text::Chat;
 
+use super::output::StreamOptions;
 use super::stream;
 use super::wanted::Wanted;
 use crate::answers::Answers;
@@ -63,7 +64,7 @@ pub(crate) async fn create(
     let plan = wanted.marked(plan, tokenizer);
     plan.check_choices(service.limits().places())?;
     let stream = request.stream.unwrap_or(false);
-    let usage = request.stream_options.unwrap_or_default().include_usage;
+    let usage = StreamOptions::usage(request.stream_options, stream)?;
     let places = service.places(plan.choices)?;
     let chat = request.into_chat()?;
     let prompt = service.encode(move |text| encode(text, &chat, MESSAGES));
@@ -77,7 +78,7 @@ pub(crate) async fn create(
     let answers = Answers::start(&service, &plan, generations, places, arrived)?;
     let telling = Telling {
         several: wanted.several(),
-        usage: usage.unwrap_or(false),
+        usage,
         logprobs: plan.tells_logprobs(),
     };
     let readers = vec![reader; plan.choices];
