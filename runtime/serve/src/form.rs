@@ -18,7 +18,14 @@ pub(crate) struct ResponseFormat {
     r#type: String,
     /// The schema of `json_schema`.
     json_schema: Option<NamedSchema>,
-    /// The schema of `json_schema`, as `/v1/responses` takes it.
+}
+
+/// The form that an answer of `/v1/responses` must have, whose schema lies beside its name.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+pub(crate) struct TextFormat {
+    /// `text`, `json_object`, or `json_schema` for JSON that a schema describes.
+    r#type: String,
+    /// The schema of `json_schema`, which is always followed strictly.
     #[schema(value_type = Option<Object>)]
     schema: Option<Value>,
 }
@@ -37,25 +44,42 @@ impl ResponseFormat {
     /// # Errors
     /// 400 for an unknown type, and for a schema that is missing.
     pub(crate) fn schema(&self, param: &str) -> Result<Option<String>, ApiError> {
-        match self.r#type.as_str() {
-            "text" => return Ok(None),
-            "json_object" => return Ok(Some(ANY_OBJECT.to_owned())),
-            "json_schema" => {}
-            other => {
-                let param = format!("{param}.type");
-                let expected = "\"text\", \"json_object\" or \"json_schema\"";
-                let message = format!("{param}: expected {expected}, got {other:?}");
-                return Err(ApiError::field(param, message));
-            }
-        }
         let named = self.json_schema.as_ref();
-        let named = named.and_then(|named| named.schema.as_ref());
-        let Some(schema) = named.or(self.schema.as_ref()) else {
-            let param = format!("{param}.json_schema");
-            let message = format!("{param}: expected a schema, got none");
-            return Err(ApiError::field(param, message));
-        };
-        Ok(Some(schema.to_string()))
+        let schema = named.and_then(|named| named.schema.as_ref());
+        schema_of(&self.r#type, schema, (param, "json_schema.schema"))
+    }
+}
+
+impl TextFormat {
+    /// The schema of an answer in JSON; `None` for any text. `param` is the name of the field with this format.
+    ///
+    /// # Errors
+    /// As [`ResponseFormat::schema`].
+    pub(crate) fn schema(&self, param: &str) -> Result<Option<String>, ApiError> {
+        schema_of(&self.r#type, self.schema.as_ref(), (param, "schema"))
+    }
+}
+
+/// The schema of a format of this type, whose field `param` has one, if it does, in its field `place`.
+fn schema_of(
+    kind: &str,
+    schema: Option<&Value>,
+    (param, place): (&str, &str),
+) -> Result<Option<String>, ApiError> {
+    let wrong = |field: &str, why: &str| {
+        let param = format!("{param}.{field}");
+        let message = format!("{param}: expected {why}");
+        Err(ApiError::field(param, message))
+    };
+    match (kind, schema) {
+        ("text", _) => Ok(None),
+        ("json_object", _) => Ok(Some(ANY_OBJECT.to_owned())),
+        ("json_schema", Some(schema)) => Ok(Some(schema.to_string())),
+        ("json_schema", None) => wrong(place, "a schema, got none"),
+        (other, _) => {
+            let known = "\"text\", \"json_object\" or \"json_schema\"";
+            wrong("type", &format!("{known}, got {other:?}"))
+        }
     }
 }
 
@@ -100,10 +124,7 @@ mod tests {
         let format: ResponseFormat = serde_json::from_str(text).unwrap();
         let nested = r#"{"z":1,"a":{"y":2,"b":3}}"#.to_owned();
         assert_eq!(format.schema("response_format"), Ok(Some(nested)));
-        let flat = json!({"type": "json_schema", "name": "n", "schema": {"type": "null"}});
-        let null = r#"{"type":"null"}"#.to_owned();
-        assert_eq!(schema(flat), Ok(Some(null)));
-        let missing = "response_format.json_schema";
+        let missing = "response_format.json_schema.schema";
         for (format, param) in [
             (json!({"type": "xml"}), "response_format.type"),
             (json!({"type": "json_schema"}), missing),
@@ -115,5 +136,22 @@ mod tests {
             let said = schema(format).unwrap_err();
             assert!(said.contains(&format!(r#""param":"{param}""#)), "{said}");
         }
+    }
+
+    #[test]
+    fn formats_of_responses_have_their_schema_beside_its_name() {
+        let schema = |format: Value| {
+            let format: TextFormat = serde_json::from_value(format).unwrap();
+            format.schema("text.format")
+        };
+        let null = r#"{"type":"null"}"#.to_owned();
+        let flat =
+            json!({"type": "json_schema", "name": "n", "strict": true, "schema": {"type": "null"}});
+        assert_eq!(schema(flat), Ok(Some(null)));
+        assert_eq!(schema(json!({"type": "text"})), Ok(None));
+        let nested = json!({"type": "json_schema", "json_schema": {"schema": {}}});
+        let message = "text.format.schema: expected a schema, got none";
+        let missing = ApiError::field("text.format.schema", message);
+        assert_eq!(schema(nested), Err(missing));
     }
 }

@@ -100,6 +100,12 @@ async fn answers_follow_a_schema_and_end_with_it() {
     let response = served.post("/v1/responses", &request).await.json();
     assert_follows(&response["output"][0]["content"][0]["text"]);
     assert_eq!(response["status"], "completed");
+    // The form that the older endpoints take is another one.
+    let nested = json!({"type": "json_schema", "json_schema": {"schema": schema()}});
+    let request = json!({"model": served::MODEL, "input": "abc", "text": {"format": nested}});
+    let told = served.post("/v1/responses", &request).await.error(400);
+    let fault = ("invalid_value".to_owned(), json!("text.format.schema"));
+    assert_eq!(told, fault);
     served.stop().await;
 }
 

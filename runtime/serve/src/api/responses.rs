@@ -21,7 +21,7 @@ use crate::answers::Answers;
 use crate::asked::{Asked, Plan, check_unsupported};
 use crate::body;
 use crate::error::{ApiError, ErrorBody};
-use crate::form::ResponseFormat;
+use crate::form::TextFormat;
 use crate::keys::Caller;
 use crate::service::{Service, seconds};
 use crate::worker::{Finish, Update};
@@ -83,7 +83,7 @@ enum Input {
 /// Form of an answer.
 #[derive(Debug, Deserialize, ToSchema)]
 struct TextOptions {
-    format: Option<ResponseFormat>,
+    format: Option<TextFormat>,
 }
 
 /// An answer.
