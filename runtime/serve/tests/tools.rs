@@ -18,13 +18,14 @@ const CHAT: &str = "/v1/chat/completions";
 const END: &str = "<|return|>";
 
 /// Names of the tokens of the models, beside letters.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     END,
     "Ġ",
     "Ċ",
     "<tool_call>",
     "</tool_call>",
     "[TOOL_CALLS]",
+    "[ARGS]",
     "<|channel|>",
     "<|message|>",
     "<|constrain|>",
@@ -33,10 +34,13 @@ const NAMES: [&str; 12] = [
     "<|call|>",
 ];
 
-/// Templates in the manner of Hermes, Llama, Mistral and gpt-oss, and of none of them.
+/// Templates in the manner of Hermes, Qwen3-Coder, GLM, Llama, Mistral, its newer models and gpt-oss, and of none of them.
 const HERMES: &str = "{# <tool_call> #}{{ messages[0].content }}";
+const CODER: &str = "{# <tool_call> <function= #}{{ messages[0].content }}";
+const GLM: &str = "{# <tool_call> <arg_key> #}{{ messages[0].content }}";
 const LLAMA: &str = "{# ipython {\"parameters\": x} #}{{ messages[0].content }}";
 const MISTRAL: &str = "{# [TOOL_CALLS] #}{{ messages[0].content }}";
+const NAMED: &str = "{# [TOOL_CALLS] [ARGS] #}{{ messages[0].content }}";
 const HARMONY: &str = "{# <|channel|> #}{{ messages[0].content }}<|start|>assistant";
 const PLAIN: &str = "{{ messages[0].content }}{% if tools %}{{ tools|length }}{% endif %}";
 
@@ -133,11 +137,17 @@ async fn calls_are_told_apart_in_every_format() {
     let hermes = "Well.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Bern\"}}\n</tool_call>\n<tool_call>{\"name\":\"time\"}</tool_call>";
     let llama = "{\"name\": \"weather\", \"parameters\": {\"city\": \"Bern\"}}; {\"name\": \"time\", \"parameters\": {}}";
     let mistral = "[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": {\"city\": \"Bern\"}}, {\"name\": \"time\", \"arguments\": {}}]";
+    let coder = "<tool_call>\n<function=weather>\n<parameter=city>\nBern\n</parameter>\n</function>\n</tool_call>\n<tool_call><function=time></function></tool_call>";
+    let glm = "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Bern</arg_value>\n</tool_call>\n<tool_call>time</tool_call>";
+    let named = "[TOOL_CALLS]weather[ARGS]{\"city\": \"Bern\"}[TOOL_CALLS]time[ARGS]{}";
     let harmony = "<|channel|>analysis<|message|>Where?<|end|><|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{\"city\": \"Bern\"}<|call|>never";
     let cases = [
         (HERMES, hermes, Some("Well."), "", &both),
+        (CODER, coder, None, "", &both),
+        (GLM, glm, None, "", &both),
         (LLAMA, llama, None, "", &both),
         (MISTRAL, mistral, None, "", &both),
+        (NAMED, named, None, "", &both),
         (HARMONY, harmony, None, "Where?", &one),
     ];
     for (template, script, content, reasoning, calls) in cases {
@@ -209,7 +219,7 @@ fn biases() -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_are_written_where_they_are_demanded() {
-    for template in [HERMES, LLAMA, MISTRAL, HARMONY] {
+    for template in [HERMES, CODER, GLM, LLAMA, MISTRAL, NAMED, HARMONY] {
         let served = Served::spelling(&NAMES, template).await;
         let time = json!({"type": "function", "function": {"name": "time"}});
         let weather = json!({"type": "function", "function": {"name": "weather"}});

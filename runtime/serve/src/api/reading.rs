@@ -27,10 +27,8 @@ impl Reader {
         if format == Some(Format::Harmony) {
             return Self::Channels(Channels::new());
         }
-        let names = tools.iter().map(|tool| tool.name.clone());
-        let names: Vec<String> = names.collect();
-        let marked = format.filter(|_| !names.is_empty());
-        let marked = marked.map(|format| Marked::new(format, names));
+        let marked = format.filter(|_| !tools.is_empty());
+        let marked = marked.map(|format| Marked::new(format, tools.to_vec()));
         Self::Marks(Reasoning::after(prompt, tokenizer), marked)
     }
 

@@ -1,16 +1,21 @@
-//! Calls that a model writes as objects in JSON, in or after marks in the text of its answer.
+//! Calls that a model writes in or after marks in the text of its answer, most as objects in JSON.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::Format;
+use super::tools::{Tool, is_name};
+use super::{Format, pairs};
 use crate::api::told::{Call, Told, begun_at_end};
 
 /// Marks around a call of Hermes and others.
 pub(super) const OPEN: &str = "<tool_call>";
 pub(super) const CLOSE: &str = "</tool_call>";
 
-/// Mark before the calls of Mistral's models.
+/// Mark before the calls of Mistral's models, of newer ones before each.
 pub(super) const CALLS: &str = "[TOOL_CALLS]";
+
+/// Marks behind the name of a call of newer ones: before an id, which may be left out, and before the arguments.
+pub(super) const ID: &str = "[CALL_ID]";
+pub(super) const ARGUMENTS: &str = "[ARGS]";
 
 /// Mark before the calls of some of Llama's models.
 pub(super) const PYTHON: &str = "<|python_tag|>";
@@ -19,8 +24,8 @@ pub(super) const PYTHON: &str = "<|python_tag|>";
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Marked {
     format: Format,
-    /// Names of the tools.
-    names: Vec<String>,
+    /// The tools that the client gave.
+    tools: Vec<Tool>,
     place: Place,
     /// Text that may belong to a mark or a call.
     held: String,
@@ -41,14 +46,15 @@ enum Place {
 }
 
 impl Marked {
-    /// The beginning of an answer that may call tools with these names.
-    pub(in crate::api) fn new(format: Format, names: Vec<String>) -> Self {
+    /// The beginning of an answer that may call these tools.
+    pub(in crate::api) fn new(format: Format, tools: Vec<Tool>) -> Self {
         Self {
             format,
-            names,
-            place: match format {
-                Format::Llama => Place::Start,
-                Format::Hermes | Format::Mistral | Format::Harmony => Place::Answer,
+            tools,
+            place: if format == Format::Llama {
+                Place::Start
+            } else {
+                Place::Answer
             },
             held: String::new(),
             spaces: String::new(),
@@ -88,7 +94,7 @@ impl Marked {
             Place::Answer => return self.look_for_call(told),
             Place::Call => {
                 let closed = self.held.split_once(CLOSE);
-                let closed = closed.filter(|_| self.format == Format::Hermes);
+                let closed = closed.filter(|_| self.mark() == Some(OPEN));
                 let Some((call, after)) = closed else {
                     return false;
                 };
@@ -133,21 +139,28 @@ impl Marked {
     /// The mark before calls that may stand anywhere in an answer.
     fn mark(&self) -> Option<&'static str> {
         match self.format {
-            Format::Hermes => Some(OPEN),
-            Format::Mistral => Some(CALLS),
+            Format::Hermes | Format::Coder | Format::Glm => Some(OPEN),
+            Format::Mistral | Format::MistralNamed => Some(CALLS),
             Format::Llama | Format::Harmony => None,
         }
     }
 
     /// Tells the calls that a text between marks is, or the text with its marks if it is none.
     fn end_call(&mut self, text: &str, close: &str, told: &mut Told) {
-        let object = text.trim_start();
-        let object = object.strip_prefix(PYTHON).unwrap_or(object);
-        let calls = calls(object).filter(|calls| {
-            let known = |call: &Call| self.names.contains(&call.name);
-            // Without a mark, only the name tells a call from an answer in JSON.
-            self.mark().is_some() || calls.iter().all(known)
-        });
+        let tools = &self.tools;
+        let calls = match self.format {
+            Format::Coder => pairs::coder(text, tools).map(|call| vec![call]),
+            Format::Glm => pairs::glm(text, tools).map(|call| vec![call]),
+            Format::MistralNamed => named(text),
+            Format::Hermes | Format::Mistral => calls(text),
+            Format::Llama | Format::Harmony => {
+                let object = text.trim_start();
+                let calls = calls(object.strip_prefix(PYTHON).unwrap_or(object));
+                // Without a mark around it, only the name tells a call from an answer in JSON.
+                let known = |call: &Call| tools.iter().any(|tool| tool.name == call.name);
+                calls.filter(|calls| calls.iter().all(known))
+            }
+        };
         match calls {
             Some(calls) => {
                 self.spaces.clear();
@@ -193,6 +206,20 @@ fn calls(text: &str) -> Option<Vec<Call>> {
     }
 }
 
+/// The calls that a text of newer models of Mistral is: names with an object behind each. `None` for anything else.
+fn named(text: &str) -> Option<Vec<Call>> {
+    let calls = text.split(CALLS).map(|call| {
+        let (head, arguments) = call.split_once(ARGUMENTS)?;
+        let name = head.split(ID).next().map(str::trim)?;
+        let arguments: Map<String, Value> = serde_json::from_str(arguments).ok()?;
+        is_name(name).then(|| Call {
+            name: name.to_owned(),
+            arguments: Value::Object(arguments).to_string(),
+        })
+    });
+    calls.collect()
+}
+
 /// The call that an object is.
 fn call(object: &Value) -> Option<Call> {
     let name = object["name"].as_str()?;
@@ -215,8 +242,11 @@ mod tests {
 
     /// The answer of a text that comes in pieces of a length, and its calls as `name(arguments)`.
     fn told(format: Format, text: &str, length: usize) -> (String, Vec<String>) {
-        let names = ["f", "g"].map(str::to_owned);
-        let mut marked = Marked::new(format, names.into());
+        let tools = ["f", "g"].map(|name| Tool {
+            name: name.to_owned(),
+            parameters: r#"{"properties": {"text": {"type": "string"}}}"#.to_owned(),
+        });
+        let mut marked = Marked::new(format, tools.into());
         let characters: Vec<char> = text.chars().collect();
         let pieces = characters.chunks(length).map(String::from_iter);
         let mut parts: Vec<Told> = pieces.map(|piece| marked.push(&piece)).collect();
@@ -296,6 +326,60 @@ mod tests {
         check(two, "Sure.", &[r#"f({"a":[1]})"#, "x({})"]);
         check("[TOOL_CALLS][{\"name\":\"f\"}]", "", &["f({})"]);
         for text in ["[TOOL_CALLS] []", "[TOOL_CALLS] none", "[TOOL] x"] {
+            check(text, text, &[]);
+        }
+    }
+
+    #[test]
+    fn newer_mistral() {
+        let check = |text: &str, answer: &str, calls: &[&str]| {
+            check(Format::MistralNamed, text, answer, calls);
+        };
+        let two =
+            "Sure. [TOOL_CALLS]f[ARGS]{\"b\": 1, \"a\": [2]}[TOOL_CALLS]x[CALL_ID]9[ARGS] {} ";
+        check(two, "Sure.", &[r#"f({"b":1,"a":[2]})"#, "x({})"]);
+        for text in [
+            "[TOOL_CALLS]",
+            "[TOOL_CALLS]f",
+            "[TOOL_CALLS]f[ARGS]{\"a\"",
+            "[TOOL_CALLS]f[ARGS]{}[TOOL_CALLS]no name[ARGS]{}",
+            "[TOOL_CALLS][{\"name\":\"f\"}]",
+        ] {
+            check(text, text, &[]);
+        }
+    }
+
+    #[test]
+    fn qwen_coder() {
+        let check = |text: &str, answer: &str, calls: &[&str]| {
+            check(Format::Coder, text, answer, calls);
+        };
+        let two = "So:\n<tool_call>\n<function=f>\n<parameter=text>\na\n\n<b>\n</parameter>\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>\n<tool_call><function=x></function></tool_call>";
+        check(two, "So:", &[r#"f({"text":"a\n\n<b>","n":3})"#, "x({})"]);
+        for text in [
+            "<tool_call>{\"name\": \"f\"}</tool_call>",
+            "<tool_call><function=f>words</function></tool_call>",
+            "<tool_call><function=f><parameter=text>never ends",
+            "<function=f></function>",
+        ] {
+            check(text, text, &[]);
+        }
+    }
+
+    #[test]
+    fn glm() {
+        let check = |text: &str, answer: &str, calls: &[&str]| {
+            check(Format::Glm, text, answer, calls);
+        };
+        let two = "\n<tool_call>f\n<arg_key>text</arg_key>\n<arg_value>1</arg_value>\n<arg_key>n</arg_key>\n<arg_value>[true]</arg_value>\n</tool_call><tool_call>g</tool_call>";
+        check(two, "", &[r#"f({"text":"1","n":[true]})"#, "g({})"]);
+        let close = "<tool_call>f<arg_key>text</arg_key><arg_value></arg_value></tool_call>";
+        check(close, "", &[r#"f({"text":""})"#]);
+        for text in [
+            "<tool_call>no name</tool_call>",
+            "<tool_call></tool_call>",
+            "<tool_call>f<arg_key>a</arg_key>1</tool_call>",
+        ] {
             check(text, text, &[]);
         }
     }

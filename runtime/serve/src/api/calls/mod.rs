@@ -2,6 +2,7 @@
 
 mod channels;
 mod marked;
+mod pairs;
 mod tools;
 
 pub(super) use channels::Channels;
@@ -16,10 +17,16 @@ use moebius_text::ChatTemplate;
 pub(super) enum Format {
     /// Hermes, Qwen and others: an object between `<tool_call>` and `</tool_call>`, any number of times.
     Hermes,
+    /// Qwen3-Coder: a function and its arguments, all in marks, between the same two, any number of times.
+    Coder,
+    /// GLM from 4.5 on: a name and arguments in marks between the same two, any number of times.
+    Glm,
     /// Llama from 3.1 on: the answer is an object with `name` and `parameters`, or several.
     Llama,
     /// Mistral: a list of objects after `[TOOL_CALLS]`.
     Mistral,
+    /// Newer models of Mistral: a name and an object after `[TOOL_CALLS]`, any number of times.
+    MistralNamed,
     /// gpt-oss: a message to `functions.NAME`, beside others for reasoning and for the answer.
     Harmony,
 }
@@ -28,14 +35,22 @@ impl Format {
     /// The format that a template writes for the calls of earlier answers; `None` for one that isn't known.
     pub(super) fn of(template: &ChatTemplate) -> Option<Self> {
         let mentions = |mark: &str| template.mentions(mark);
-        // Qwen3-Coder and GLM write other things than objects between the same marks, and newer models of Mistral other marks.
-        let objects = !mentions("<function=") && !mentions("<arg_key>");
         if mentions(channels::CHANNEL) {
             Some(Self::Harmony)
         } else if mentions(marked::OPEN) {
-            objects.then_some(Self::Hermes)
+            Some(if mentions(pairs::FUNCTION) {
+                Self::Coder
+            } else if mentions(pairs::KEY) {
+                Self::Glm
+            } else {
+                Self::Hermes
+            })
         } else if mentions(marked::CALLS) {
-            (!mentions("[ARGS]")).then_some(Self::Mistral)
+            Some(if mentions(marked::ARGUMENTS) {
+                Self::MistralNamed
+            } else {
+                Self::Mistral
+            })
         } else {
             let named = mentions("\"parameters\": ") && mentions("ipython");
             named.then_some(Self::Llama)
@@ -45,9 +60,18 @@ impl Format {
     /// The marks that must be read in an answer, which may be special tokens.
     pub(super) fn marks(self) -> &'static [&'static str] {
         match self {
-            Self::Hermes => &[marked::OPEN, marked::CLOSE],
+            Self::Hermes | Self::Coder => &[marked::OPEN, marked::CLOSE],
+            Self::Glm => &[
+                marked::OPEN,
+                marked::CLOSE,
+                pairs::KEY,
+                pairs::KEY_END,
+                pairs::VALUE,
+                pairs::VALUE_END,
+            ],
             Self::Llama => &[marked::PYTHON],
             Self::Mistral => &[marked::CALLS],
+            Self::MistralNamed => &[marked::CALLS, marked::ID, marked::ARGUMENTS],
             Self::Harmony => &channels::MARKS,
         }
     }
@@ -56,7 +80,7 @@ impl Format {
     pub(super) fn ends(self) -> &'static [&'static str] {
         match self {
             Self::Harmony => &[channels::CALL],
-            Self::Hermes | Self::Llama | Self::Mistral => &[],
+            _ => &[],
         }
     }
 
@@ -67,11 +91,15 @@ impl Format {
             Part::OneOf(ways.collect())
         };
         let more = |between: &str| {
-            let next = many.then(|| vec![text(between), one()]);
-            next.map(Part::Repeated)
+            let between = Some(between).filter(|between| !between.is_empty());
+            let next = between.map(text).into_iter().chain([one()]);
+            many.then(|| Part::Repeated(next.collect()))
         };
         match self {
-            Self::Hermes => [one()].into_iter().chain(more("\n")).collect(),
+            Self::Hermes | Self::Coder | Self::Glm => {
+                [one()].into_iter().chain(more("\n")).collect()
+            }
+            Self::MistralNamed => [one()].into_iter().chain(more("")).collect(),
             Self::Llama => [one()].into_iter().chain(more("; ")).collect(),
             Self::Mistral => {
                 let begin = [text(marked::CALLS), Part::Space, text("["), one()];
@@ -99,6 +127,23 @@ impl Format {
                 text("}\n"),
                 text(marked::CLOSE),
             ],
+            Self::Coder => {
+                let open = format!("\n{}{}>\n", pairs::FUNCTION, tool.name);
+                let end = format!("{}\n", pairs::FUNCTION_END);
+                let parts = [text(marked::OPEN), text(&open)].into_iter();
+                let parts = parts.chain(pairs::CODER.parts(tool));
+                parts.chain([text(&end), text(marked::CLOSE)]).collect()
+            }
+            Self::Glm => {
+                let open = format!("{}\n", tool.name);
+                let parts = [text(marked::OPEN), text(&open)].into_iter();
+                let parts = parts.chain(pairs::GLM.parts(tool));
+                parts.chain([text(marked::CLOSE)]).collect()
+            }
+            Self::MistralNamed => {
+                let marks = [marked::CALLS, &tool.name, marked::ARGUMENTS].map(text);
+                marks.into_iter().chain([arguments]).collect()
+            }
             Self::Llama => vec![begin("", "parameters"), arguments, text("}")],
             Self::Mistral => vec![begin("", "arguments"), arguments, text("}")],
             Self::Harmony => channels::call(&tool.name, arguments),
@@ -119,10 +164,10 @@ mod tests {
     fn templates_tell_formats() {
         for (source, expected) in [
             ("<tool_call>{{ call }}</tool_call>", Some(Format::Hermes)),
-            ("<tool_call><function={{ name }}>", None),
-            ("<tool_call>{{ name }}<arg_key>", None),
+            ("<tool_call><function={{ name }}>", Some(Format::Coder)),
+            ("<tool_call>{{ name }}<arg_key>", Some(Format::Glm)),
             ("[TOOL_CALLS] {{ calls }}", Some(Format::Mistral)),
-            ("[TOOL_CALLS]{{ name }}[ARGS]", None),
+            ("[TOOL_CALLS]{{ name }}[ARGS]", Some(Format::MistralNamed)),
             (
                 "{{ '{\"name\": \"' + name + '\", \"parameters\": ' }}<|eot_id|>ipython",
                 Some(Format::Llama),
@@ -159,6 +204,19 @@ mod tests {
         let llama = vec![call("", "f", "parameters"), all.clone(), text("}")];
         let parts = Format::Llama.parts(&tools[..1], false);
         assert_eq!(parts, [Part::OneOf(vec![llama])]);
+        let [name, end] = ["\n<function=f>\n", "</function>\n"];
+        let coder = ["<tool_call>", name, end, "</tool_call>"].map(text);
+        let coder = Part::OneOf(vec![coder.into()]);
+        assert_eq!(Format::Coder.parts(&tools[..1], false), [coder]);
+        let glm = ["<tool_call>", "f\n", "</tool_call>"].map(text);
+        let glm = Part::OneOf(vec![glm.into()]);
+        let more = Part::Repeated(vec![text("\n"), glm.clone()]);
+        assert_eq!(Format::Glm.parts(&tools[..1], true), [glm, more]);
+        let [calls, name, arguments] = ["[TOOL_CALLS]", "f", "[ARGS]"].map(text);
+        let named = Part::OneOf(vec![vec![calls, name, arguments, all.clone()]]);
+        let more = Part::Repeated(vec![named.clone()]);
+        let parts = Format::MistralNamed.parts(&tools[..1], true);
+        assert_eq!(parts, [named, more]);
         let mistral = vec![call("", "f", "arguments"), all, text("}")];
         let mistral = Part::OneOf(vec![mistral]);
         let [calls, open, close] = ["[TOOL_CALLS]", "[", "]"].map(text);

@@ -29,6 +29,12 @@ pub(in crate::api) enum Choice {
     One(Tool),
 }
 
+/// Whether a text may be the name of a tool.
+pub(super) fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    (1..=LONGEST).contains(&text.len()) && text.chars().all(plain)
+}
+
 impl Tool {
     /// Reads a client's tool number `at`.
     ///
@@ -46,9 +52,7 @@ impl Tool {
         }
         let function = &tool["function"];
         let name = function["name"].as_str();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        let fits = |name: &&str| (1..=LONGEST).contains(&name.len()) && name.chars().all(plain);
-        let Some(name) = name.filter(fits) else {
+        let Some(name) = name.filter(|name| is_name(name)) else {
             let expected = "1 to 64 letters, digits, \"_\" or \"-\"";
             return Err(wrong("function.name", expected));
         };
