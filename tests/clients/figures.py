@@ -23,6 +23,26 @@ def median(values):
     return statistics.median(values)
 
 
+def typical(pairs, compare):
+    """The pair of the middle one of an odd number of comparisons.
+
+    What was measured in the same turn stays together, because a machine's clock moves from turn to turn by more than what is compared.
+    """
+    if len(pairs) % 2 == 0:
+        raise ValueError(f"expected an odd number of pairs, got {len(pairs)}")
+    return sorted(pairs, key=lambda pair: compare(*pair))[len(pairs) // 2]
+
+
+def ratio(one, other):
+    """The second figure as a part of the first; 0 where there is no first."""
+    return other / one if one else 0.0
+
+
+def difference(one, other):
+    """What the second figure has more than the first."""
+    return other - one
+
+
 def ms(seconds):
     return f"{1e3 * seconds:.1f} ms"
 
@@ -41,7 +61,7 @@ def within(what, seconds, part, limit):
 
 def kept(peak, now, least):
     """A rate that must be at least the part `least` of its peak."""
-    share = now / peak if peak else 0.0
+    share = ratio(peak, now)
     said = f"{now:.0f} of {peak:.0f} tokens/s, {100 * share:.1f} %, at least {100 * least:g} % expected"
     return Judged(share >= least, said)
 

@@ -19,8 +19,10 @@ COUNTED, CONNECTIONS, SEED = 400, 24, 7
 # Answers at the same time and waiting ones of the server that is overloaded, tokens of each answer, and how much more than it can do is
 # asked of it.
 RUNNING, QUEUED, TOKENS, TIMES = 8, 8, 256, 4
-# Seconds before and of a measurement, and how often both are measured in turns.
-FILL, WINDOW, ROUNDS = 2.0, 8.0, 3
+# Connections of the peak: where one ends, another already waits, and the queue has room for all.
+PEAK = RUNNING + QUEUED // 2
+# Seconds before and of a measurement, how often both are measured in turns, an odd number, and seconds in which the queue must fill.
+FILL, WINDOW, ROUNDS, FILLED_WITHIN = 2.0, 8.0, 3, 60
 KEPT = 0.95
 
 # Answers of a full queue that are timed, how long each may take, and tokens of the answers that fill it.
@@ -28,6 +30,8 @@ FULL, FULL_WITHIN, FULL_TOKENS = 100, 0.05, 400
 
 # The work that server and library both do: requests at a time, tokens of each prompt and answer, tokens of the prompt before a first token.
 STREAMS, PROMPT, ANSWER, FIRST = 8, 32, 256, 264
+# How often both do it in turns, an odd number, and how often in each turn, as the library's own program does.
+TURNS, RUNS = 5, 3
 SLOWER, LATER = 0.03, 0.002
 
 
@@ -71,6 +75,16 @@ async def rate(server, seconds):
     return (after - before) / (ended - begun)
 
 
+async def full_rate(server):
+    """Tokens a second that a server generates while answers wait. A slow server takes longer than a moment to have that many."""
+    begun = time.monotonic()
+    while not (await server.metrics()).total("moebius_num_requests_waiting"):
+        if time.monotonic() - begun > FILLED_WITHIN:
+            raise Wrong(f"expected answers that wait within {FILLED_WITHIN} s, got none")
+        await asyncio.sleep(0.05)
+    return await rate(server, WINDOW)
+
+
 async def during(busy, work, measurement):
     """Measures after some time of a load, which then ends."""
     going = asyncio.ensure_future(work)
@@ -87,25 +101,29 @@ async def during(busy, work, measurement):
 
 
 async def overload(kit):
-    """A server that is asked for a multiple of what it can do keeps doing what it can, and refuses the rest."""
-    peaks, overloaded, statuses, waits = [], [], {}, []
+    """A server that is asked for a multiple of what it can do keeps doing what it can, and refuses the rest.
+
+    Its peak is what it does while answers always wait and the queue has room.
+    """
+    pairs, statuses, waits = [], {}, []
     async with served.Served(kit, "--running", RUNNING, "--queued", QUEUED) as server:
         for _ in range(ROUNDS):
             busy = load.Busy(server, TOKENS)
-            peaks.append(await during(busy, busy.closed(RUNNING), rate(server, WINDOW)))
+            peak = await during(busy, busy.closed(PEAK), full_rate(server))
             busy = load.Busy(server, TOKENS)
-            work = busy.at_rate(TIMES * figures.median(peaks) / TOKENS)
-            overloaded.append(await during(busy, work, rate(server, WINDOW)))
+            now = await during(busy, busy.at_rate(TIMES * peak / TOKENS), full_rate(server))
+            pairs.append((peak, now))
             waits += busy.waits
             for status, number in busy.statuses.items():
                 statuses[status] = statuses.get(status, 0) + number
         await server.until_idle(10)
     if not statuses.get(429):
         raise Wrong(f"expected refusals under {TIMES} times the capacity, got {statuses}")
-    peak, now = figures.median(peaks), figures.median(overloaded)
+    peak, now = figures.typical(pairs, figures.ratio)
     judgement = figures.kept(peak, now, KEPT)
     told = f"; {statuses.get(200, 0)} answered, {statuses[429]} refused and told to wait {min(waits)} to {max(waits)} s"
-    return judged(judgement._replace(said=judgement.said + told), peak_tokens_per_s=peak, tokens_per_s=now, statuses=statuses)
+    return judged(judgement._replace(said=judgement.said + told), peak_tokens_per_s=peak, tokens_per_s=now, turns=pairs,
+                  statuses=statuses)
 
 
 async def full_queue(kit):
@@ -142,26 +160,51 @@ async def same_text(kit):
 
 
 class Beside:
-    """Server and library, measured in turns with the same work."""
+    """Server and library, measured in turns with the same work: for each turn the library's figure and the server's, medians of runs."""
 
     def __init__(self):
-        self.library = {"rate": [], "first": []}
-        self.server = {"rate": [], "first": []}
+        self.rates, self.firsts, self.streamed = [], [], []
 
     @classmethod
     async def measured(cls, kit):
         both = cls()
         async with served.Served(kit, "--running", STREAMS, bundled=True) as server:
             ids = await cls.ids(kit, server)
-            await cls.streams(server, ids, -1)
-            for turn in range(ROUNDS):
-                both.add_library(await kit.moebius_json(
-                    "bench", "engine", "--device", kit.device, "--streams", STREAMS, "--prompt", PROMPT, "--tokens", ANSWER,
-                    "--known", FIRST - 8))
-                for number in range(3):
-                    both.server["rate"].append(await cls.streams(server, ids, 10 * turn + number))
-                    both.server["first"].append(await cls.first(server, ids[:FIRST], 10 * turn + number))
+            # The server's cache grows to the size that it keeps, and both kinds of prompt are computed once.
+            for salt in ("warm-up 1", "warm-up 2"):
+                await cls.together(server, ids, salt)
+                await cls.first(server, ids[:FIRST], salt)
+            for turn in range(TURNS):
+                # The one is the first in one turn, the other in the next.
+                if turn % 2:
+                    rate, first, streamed = await cls.by_server(server, ids, turn)
+                    library = await cls.by_library(kit)
+                else:
+                    library = await cls.by_library(kit)
+                    rate, first, streamed = await cls.by_server(server, ids, turn)
+                both.rates.append((library[0], rate))
+                both.firsts.append((library[1], first))
+                both.streamed.append(streamed)
         return both
+
+    @staticmethod
+    async def by_library(kit):
+        """The library's tokens a second of requests together, and its seconds to a first token."""
+        result = await kit.moebius_json("bench", "engine", "--device", kit.device, "--streams", STREAMS, "--prompt", PROMPT,
+                                        "--tokens", ANSWER, "--known", FIRST - 8)
+        if not result["verified"]:
+            raise Wrong("moebius bench engine: the tokens of a request depend on its company")
+        return STREAMS * ANSWER / result["alone_and_together"]["fast_s"], result["cold_and_known"]["slow_s"]
+
+    @classmethod
+    async def by_server(cls, server, ids, turn):
+        """The server's tokens a second of whole answers, its seconds to a first token, and its tokens a second of streams."""
+        rates, firsts = [], []
+        for run in range(RUNS):
+            rates.append(await cls.together(server, ids, f"{turn} {run}"))
+            firsts.append(await cls.first(server, ids[:FIRST], f"{turn} {run}"))
+        streamed = await cls.together(server, ids, f"streams {turn}", stream=True)
+        return figures.median(rates), figures.median(firsts), streamed
 
     @staticmethod
     async def ids(kit, server):
@@ -172,11 +215,14 @@ class Beside:
         return (await server.answer("/tokenize", question))["tokens"]
 
     @staticmethod
-    async def streams(server, ids, salt):
-        """Tokens a second of requests that are sent together."""
+    async def together(server, ids, salt, stream=False):
+        """Tokens a second of requests that are sent together. They are answered whole, because a client that reads events takes a part of
+        the processors on which the server computes; with `stream` it does, and its work is in the figure.
+        """
         def body(at):
             prompt = ids[at * PROMPT:(at + 1) * PROMPT]
-            return served.completion(prompt, max_tokens=ANSWER, ignore_eos=True, cache_salt=f"together {salt}")
+            more = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+            return served.completion(prompt, max_tokens=ANSWER, ignore_eos=True, cache_salt=f"together {salt}", **more)
 
         wires = [await wire.Wire.open(server.address) for _ in range(STREAMS)]
         begun = time.perf_counter()
@@ -186,7 +232,8 @@ class Beside:
         took = time.perf_counter() - begun
         for one in wires:
             one.close()
-        tokens = [reply.json().get("usage", {}).get("completion_tokens") for reply in replies]
+        parts = [asked.parts_of(wire.split_events(reply.body.decode())[0])[-1] if stream else reply.json() for reply in replies]
+        tokens = [(part.get("usage") or {}).get("completion_tokens") for part in parts]
         if tokens != [ANSWER] * STREAMS:
             raise Wrong(f"expected answers of {ANSWER} tokens each, got {tokens}")
         return STREAMS * ANSWER / took
@@ -208,30 +255,30 @@ class Beside:
         one.close()
         return took
 
-    def add_library(self, result):
-        if not result["verified"]:
-            raise Wrong("moebius bench engine: the tokens of a request depend on its company")
-        self.library["rate"].append(STREAMS * ANSWER / result["alone_and_together"]["fast_s"])
-        self.library["first"].append(result["cold_and_known"]["slow_s"])
-
 
 async def beside(kit):
     """The measurement of server and library, which both of its checks share."""
     if kit.beside is None:
         kit.beside = await Beside.measured(kit)
-    return {name: (figures.median(kit.beside.library[name]), figures.median(kit.beside.server[name])) for name in ("rate", "first")}
+    return kit.beside
 
 
 async def speed(kit):
     """HTTP costs few tokens a second."""
-    library, server = (await beside(kit))["rate"]
-    return judged(figures.slower(library, server, SLOWER), library_tokens_per_s=library, tokens_per_s=server)
+    both = await beside(kit)
+    library, server = figures.typical(both.rates, figures.ratio)
+    judgement = figures.slower(library, server, SLOWER)
+    streamed = figures.median(both.streamed)
+    said = f"{judgement.said}; {streamed:.0f} as streams, this client's work among it"
+    return judged(judgement._replace(said=said), library_tokens_per_s=library, tokens_per_s=server, streamed_tokens_per_s=streamed,
+                  turns=both.rates)
 
 
 async def first_token(kit):
     """HTTP costs little time to the first token."""
-    library, server = (await beside(kit))["first"]
-    return judged(figures.later(library, server, LATER), library_s=library, seconds=server)
+    both = await beside(kit)
+    library, server = figures.typical(both.firsts, figures.difference)
+    return judged(figures.later(library, server, LATER), library_s=library, seconds=server, turns=both.firsts)
 
 
 CHECKS = {"counts": counts, "same text as the library": same_text, "speed of the library": speed,

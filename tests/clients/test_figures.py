@@ -15,6 +15,17 @@ class Percentiles(unittest.TestCase):
             figures.percentile([], 0.5)
 
 
+class Turns(unittest.TestCase):
+    def test_what_was_measured_together_is_compared(self):
+        # A clock that falls by a fifth for a turn, and again within one: medians of each side would compare 990 with 800.
+        pairs = [(1000, 990), (800, 795), (990, 800)]
+        self.assertEqual(figures.typical(pairs, figures.ratio), (1000, 990))
+        self.assertEqual(figures.typical([(0.010, 0.013), (0.020, 0.021), (0.015, 0.017)], figures.difference), (0.015, 0.017))
+        self.assertEqual(figures.typical([(0, 5)], figures.ratio), (0, 5))
+        with self.assertRaises(ValueError):
+            figures.typical([(1, 1), (2, 2)], figures.ratio)
+
+
 class Judgements(unittest.TestCase):
     def test_times(self):
         times = [0.001] * 99 + [0.2]
