@@ -7,6 +7,7 @@ Tokens are counted by their entries in the answers' probabilities, one for each,
 import json
 from typing import NamedTuple
 
+import figures
 import served
 from report import Wrong
 
@@ -94,6 +95,8 @@ class Counts:
 
     def __init__(self):
         self.told, self.requests, self.refused = {}, 0, 0
+        # Streams that were left, the tokens that were read of them, and those that they would have had.
+        self.left, self.read, self.most = 0, 0, 0
 
     def add(self, name, amount=1):
         self.told[name] = self.told.get(name, 0) + amount
@@ -104,6 +107,15 @@ class Counts:
         if status == 429:
             self.refused += 1
             self.add("admission_rejections_total")
+
+    def abandoned(self, prompt, read, most):
+        """Counts a stream of `most` tokens that was left after `read` of them, one at least: its prompt has been computed, and no answer
+        ends. How many tokens it got until the server noticed isn't told.
+        """
+        self.failed(499)
+        self.add("prompt_tokens_total", prompt)
+        self.add("time_to_first_token_seconds_count")
+        self.left, self.read, self.most = self.left + 1, self.read + read, self.most + most
 
     def answered(self, prompts, answers):
         """Counts a response with prompts of so many tokens each, and its answers."""
@@ -118,6 +130,21 @@ class Counts:
             self.add(f"request_success_total finished_reason={answer.finish}")
             self.add("e2e_request_latency_seconds_count")
             self.add("request_generation_tokens_count")
+
+    def differences(self, told):
+        """What the server counted otherwise, a text for each count.
+
+        The tokens of streams that were left are what the server counted beyond the others': at least those that were read, and fewer than
+        the streams would have had. Each of them but a stream's first one came after another.
+        """
+        own, name = dict(self.told), "generation_tokens_total"
+        beyond = told.get(name, 0) - own.get(name, 0)
+        if self.left:
+            if not self.read <= beyond < self.most:
+                return [f"{name}: expected {self.read} to {self.most - 1} of {self.left} streams that were left, told {beyond:g}"]
+            for name, amount in ((name, beyond), ("inter_token_latency_seconds_count", beyond - self.left)):
+                own[name] = own.get(name, 0) + amount
+        return figures.differences(own, told)
 
 
 # Counted by label, and counted as a whole.

@@ -85,6 +85,21 @@ def back(before, after, slack):
     return Judged(after - before <= slack, said)
 
 
+def thirds(values):
+    """The medians of the first and of the last third of some values in their order, three at least."""
+    if len(values) < 3:
+        raise ValueError(f"expected at least three values, got {len(values)}")
+    third = len(values) // 3
+    return median(values[:third]), median(values[-third:])
+
+
+def steady(what, values, slack, told=lambda amount: f"{amount:g}"):
+    """Readings in their order of what may not grow: the median of the last third, which may be at most `slack` above that of the first."""
+    first, last = thirds(values)
+    said = f"{what} {told(first)} in the first third, {told(last)} in the last, at most {told(slack)} more expected"
+    return Judged(last - first <= slack, said)
+
+
 def differences(own, told):
     """What was counted here and what was told otherwise, a text for each count that differs."""
     names = list(dict.fromkeys([*own, *told]))

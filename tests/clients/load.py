@@ -70,9 +70,31 @@ class Prompts:
         return counts
 
 
+async def count(server, one, tokens, counts):
+    """Sends a request whose prompts have so many tokens each, and counts what comes; returns the status and the answers, none for an error.
+
+    Raises Wrong for a response that isn't as it must be.
+    """
+    counts.requests += 1
+    status, headers, answers, usage = await answered(server, one)
+    if status == 429:
+        retry_after(headers)
+    elif status != one.status:
+        raise Wrong(f"{one.path}: expected status {one.status} or 429, got {status} for {one.body}")
+    if status != 200:
+        counts.failed(status)
+        return status, []
+    counts.answered(tokens, answers)
+    expected = {"prompt_tokens": sum(tokens), "completion_tokens": sum(answer.tokens for answer in answers)}
+    got = {name: usage[name] for name in expected}
+    if got != expected:
+        raise Wrong(f"usage: expected {expected}, got {got} for {one.body}")
+    return status, answers
+
+
 async def counted(server, random, requests, connections):
-    """Sends drawn requests, `connections` at a time, and counts what comes; a refused one is sent again after a moment. Raises Wrong for a
-    response that isn't as it must be, and where too many are refused.
+    """Sends drawn requests, `connections` at a time, and counts what comes; a refused one is sent again after a moment. Raises Wrong as
+    `count` does, and where too many are refused.
     """
     counts, prompts = asked.Counts(), Prompts(server)
     drawn = [asked.drawn(random) for _ in range(requests)]
@@ -82,27 +104,28 @@ async def counted(server, random, requests, connections):
     async def work():
         while todo:
             one, tokens = todo.pop()
-            counts.requests += 1
-            status, headers, answers, usage = await answered(server, one)
+            status, _ = await count(server, one, tokens, counts)
             if status == 429:
-                retry_after(headers)
                 todo.insert(0, (one, tokens))
                 if counts.refused > MOST_REFUSED * requests:
                     raise Wrong(f"{requests} requests were refused {counts.refused} times")
                 await asyncio.sleep(PAUSE)
-            elif status != one.status:
-                raise Wrong(f"{one.path}: expected status {one.status} or 429, got {status} for {one.body}")
-            if status != 200:
-                counts.failed(status)
-                continue
-            counts.answered(tokens, answers)
-            expected = {"prompt_tokens": sum(tokens), "completion_tokens": sum(answer.tokens for answer in answers)}
-            got = {name: usage[name] for name in expected}
-            if got != expected:
-                raise Wrong(f"usage: expected {expected}, got {got} for {one.body}")
 
     await all_of(work() for _ in range(connections))
     return counts
+
+
+async def differences(server, before, counts):
+    """What the server counted otherwise since a reading of its metrics, a text for each count. A failed request is counted when its
+    connection has taken all of its response, which may be after the client has it, so that a difference gets a moment to go.
+    """
+    for _ in range(20):
+        told = asked.told(before, await server.metrics())
+        different = counts.differences(told)
+        if not different:
+            break
+        await asyncio.sleep(0.05)
+    return different
 
 
 async def all_of(works):

@@ -38,7 +38,7 @@ SLOWER, LATER = 0.03, 0.002
 def judged(judgement, **measured):
     """What a check found; Wrong if it isn't good."""
     if not judgement.good:
-        raise Wrong(judgement.said)
+        raise Wrong(judgement.said, measured)
     return Found(judgement.said, measured)
 
 
@@ -48,13 +48,7 @@ async def counts(kit):
         before = await server.metrics()
         counted = await load.counted(server, random.Random(SEED), COUNTED, CONNECTIONS)
         await server.until_idle(10)
-        # A failed request is counted when its connection has taken all of its response, which may be after the client has it.
-        for _ in range(20):
-            told = asked.told(before, await server.metrics())
-            different = figures.differences(counted.told, told)
-            if not different:
-                break
-            await asyncio.sleep(0.05)
+        different = await load.differences(server, before, counted)
     if different:
         raise Wrong("; ".join(different))
     if not counted.refused:

@@ -16,6 +16,8 @@ class Group(NamedTuple):
     # What scripts/clients installs before.
     needs: tuple
     checks: tuple
+    # Whether it takes so long that it runs only where it is asked for by its name.
+    apart: bool = False
 
     def names(self):
         """The whole names of the checks."""
@@ -39,6 +41,7 @@ GROUPS = (
     Group("faults", "what clients, networks and supervisors do wrong", (),
           ("kill", "drain", "disconnects", "slow heads", "slow bodies", "large bodies", "hostile bodies", "10000 connections")),
     Group("replicas", "two servers behind a balancer", (), ("one of two dies",)),
+    Group("soak", "half an hour of all that clients do", (), ("nothing grows",), apart=True),
 )
 
 
@@ -47,13 +50,15 @@ class UnknownCheck(ValueError):
 
 
 def chosen(text):
-    """The groups with the checks whose whole names contain the text; all for an empty one.
+    """The groups with the checks whose whole names contain the text; all for an empty one. Groups that stand apart are chosen by a text
+    that begins with their name.
 
     Raises UnknownCheck where there is none.
     """
     some = []
     for group in GROUPS:
-        checks = tuple(check for check, name in zip(group.checks, group.names()) if text in name)
+        wanted = not group.apart or text.startswith(group.name)
+        checks = tuple(check for check, name in zip(group.checks, group.names()) if wanted and text in name)
         if checks:
             some.append(group._replace(checks=checks))
     if not some:
@@ -70,8 +75,9 @@ def main(words):
     if len(words) not in (1, 2) or words[0] not in ("list", "needs"):
         print(__doc__, file=sys.stderr)
         return 2
+    text = words[1] if len(words) == 2 else ""
     try:
-        groups = chosen(words[1] if len(words) == 2 else "")
+        groups = chosen(text) if text or words[0] == "needs" else GROUPS
     except UnknownCheck as error:
         print(f"clients: {error}", file=sys.stderr)
         return 2

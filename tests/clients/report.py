@@ -9,7 +9,11 @@ FORMAT = 1
 
 
 class Wrong(Exception):
-    """A check found something wrong; the message says what was expected and what came."""
+    """A check found something wrong; the message says what was expected and what came, and there may be figures for programs."""
+
+    def __init__(self, said, figures=None):
+        super().__init__(said)
+        self.figures = figures or {}
 
 
 class LeftOut(Exception):

@@ -1,6 +1,6 @@
 """Runs the checks of scripts/clients: starts `moebius serve`, sends it real clients, load and faults, and says what became of each check.
 
-Usage: python3 run.py --moebius FILE --cache FOLDER [--device D] [--only TEXT] [--json]
+Usage: python3 run.py --moebius FILE --cache FOLDER [--device D] [--only TEXT] [--minutes N] [--json]
 CACHE has what scripts/clients installs. Exit status: 0 if all passed, 1 if something failed or nothing ran, 2 for an error.
 """
 
@@ -23,13 +23,14 @@ import plan
 import replicas
 import report
 import served
+import soak
 from report import FAILED, LEFT_OUT, PASSED, LeftOut, Verdict, Wrong
 
 # The functions of groups whose checks run in this process.
 INSIDE = {"load": load_checks.CHECKS, "prometheus": monitor.CHECKS, "schemathesis": outside.CHECKS, "faults": fault_checks.CHECKS,
-          "replicas": replicas.CHECKS}
+          "replicas": replicas.CHECKS, "soak": soak.CHECKS}
 
-# Seconds of one check; what takes longer hangs.
+# Seconds of one check, beside the minutes of a soak; what takes longer hangs.
 SECONDS = 900
 
 
@@ -38,7 +39,7 @@ class Kit:
 
     def __init__(self, options, scratch):
         self.moebius, self.device = os.path.abspath(options.moebius), options.device
-        self.cache, self.scratch = os.path.abspath(options.cache), scratch
+        self.cache, self.scratch, self.minutes = os.path.abspath(options.cache), scratch, options.minutes
         self.here = os.path.dirname(os.path.abspath(__file__))
         self.tree = os.path.dirname(os.path.dirname(self.here))
         self.model = os.path.join(scratch, served.MODEL)
@@ -108,18 +109,18 @@ class Kit:
         return lines
 
 
-async def one(name, work):
-    """What became of one check, whose work is a coroutine."""
+async def one(name, work, seconds):
+    """What became of one check, whose work is a coroutine that may take so long."""
     begun = time.monotonic()
     try:
-        found = await asyncio.wait_for(work, SECONDS)
+        found = await asyncio.wait_for(work, seconds)
         verdict, said, figures = PASSED, found.said, found.figures
     except LeftOut as error:
         verdict, said, figures = LEFT_OUT, str(error), {}
     except Wrong as error:
-        verdict, said, figures = FAILED, str(error), {}
+        verdict, said, figures = FAILED, str(error), error.figures
     except asyncio.TimeoutError:
-        verdict, said, figures = FAILED, f"took more than {SECONDS} s", {}
+        verdict, said, figures = FAILED, f"took more than {seconds:g} s", {}
     except Exception as error:  # a check that fails otherwise has failed, and the others go on
         verdict, said, figures = FAILED, f"{type(error).__name__}: {error}"[:1000], {}
     return Verdict(name, verdict, said, time.monotonic() - begun, figures)
@@ -129,8 +130,9 @@ async def group_of(kit, group, tell):
     """Runs a group's checks, and tells the verdict of each."""
     verdicts = []
     if group.name in INSIDE:
+        seconds = SECONDS + (60 * kit.minutes if group.name == "soak" else 0)
         for check, name in zip(group.checks, group.names()):
-            verdicts.append(await one(name, INSIDE[group.name][check](kit)))
+            verdicts.append(await one(name, INSIDE[group.name][check](kit), seconds))
             tell(verdicts[-1])
         return verdicts
     try:
@@ -161,6 +163,7 @@ def arguments(words):
     parser.add_argument("--cache", required=True)
     parser.add_argument("--device", default="flex")
     parser.add_argument("--only", default="")
+    parser.add_argument("--minutes", type=float, default=soak.MINUTES)
     parser.add_argument("--json", action="store_true")
     return parser.parse_args(words)
 

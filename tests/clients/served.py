@@ -150,6 +150,10 @@ class Served:
         """Number of the process's open files, connections among them."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
+    def threads(self):
+        """Number of the process's threads."""
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
     def last_words(self):
         """The end of the log."""
         with open(self.log, encoding="utf-8", errors="replace") as file:

@@ -15,9 +15,9 @@ import sys
 from stand_in_words import CONTEXT, VOCABULARY, Answer, Asked, Form, Refused, following, invalid, parsed, text_of, tokens_of
 
 FAULTS = ("", "miscounts", "breaks streams when told to stop", "takes NaN", "keeps what clients leave", "answers slowly when full",
-          "says other words")
-# Seconds of a step, and bytes of a body at most.
-STEP, BODY = 0.002, 2 << 20
+          "says other words", "keeps memory of answers", "keeps files of answers")
+# Seconds of a step, bytes of a body at most, and bytes that the one with that fault keeps of each answer.
+STEP, BODY, KEPT = 0.002, 2 << 20, 1 << 20
 
 
 class Server:
@@ -26,7 +26,7 @@ class Server:
     def __init__(self, options, fault):
         self.options, self.fault = options, fault
         self.running, self.waiting, self.counts, self.open = [], [], {}, 0
-        self.draining, self.kept, self.keys = False, 0, ()
+        self.draining, self.kept, self.keys, self.memory = False, 0, (), []
         if options.keys:
             with open(options.keys, encoding="utf-8") as file:
                 self.keys = file.read().split()
@@ -41,7 +41,7 @@ class Server:
             gone = [one for one in self.running + self.waiting if one.left]
             self.running = [one for one in self.running if not one.left]
             self.waiting = [one for one in self.waiting if not one.left]
-            self.kept += len(gone) if self.fault.startswith("keeps") else 0
+            self.kept += len(gone) if self.fault == "keeps what clients leave" else 0
             while self.waiting and len(self.running) < self.options.running:
                 self.running.append(self.waiting.pop(0))
             for one in list(self.running):
@@ -60,6 +60,10 @@ class Server:
             self.count("request_prompt_tokens_sum", len(one.prompt))
             self.count("request_generation_tokens_sum", len(one.said))
             one.updates.put_nowait(None)
+            if self.fault == "keeps memory of answers":
+                self.memory.append(b"x" * KEPT)
+            elif self.fault == "keeps files of answers":
+                os.open(os.devnull, os.O_RDONLY)
 
     def admit(self, number):
         if self.draining:

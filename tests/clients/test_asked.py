@@ -6,7 +6,6 @@ import unittest
 
 import asked
 import exposition
-import figures
 import served
 from report import Wrong
 
@@ -82,10 +81,27 @@ class Counted(unittest.TestCase):
         }
         text = "".join(f"moebius_{name} {value}\n" for name, value in after.items())
         told = asked.told(before, exposition.Metrics(text))
-        self.assertEqual(figures.differences(counts.told, told), [])
+        self.assertEqual(counts.differences(told), [])
         self.assertEqual(counts.refused, 1)
         one_more = exposition.Metrics(text.replace("generation_tokens_total 8", "generation_tokens_total 9"))
-        self.assertEqual(figures.differences(counts.told, asked.told(before, one_more)), ["generation_tokens_total: counted 8, told 9"])
+        self.assertEqual(counts.differences(asked.told(before, one_more)), ["generation_tokens_total: counted 8, told 9"])
+
+    def test_streams_that_were_left(self):
+        counts = asked.Counts()
+        counts.answered([3], [asked.Answer(5, "", "length")])
+        own = dict(counts.told)
+        # Two of at most 400 tokens, of which 2 and 4 were read, and 3 and 7 generated until the server noticed.
+        counts.abandoned(10, 2, 400)
+        counts.abandoned(20, 4, 400)
+        told = {**own, "prompt_tokens_total": 33, "request_failures_total code=499": 2, "generation_tokens_total": 15,
+                "time_to_first_token_seconds_count": 3, "inter_token_latency_seconds_count": 4 + 2 + 6}
+        self.assertEqual(counts.differences(told), [])
+        one_too_few = {**told, "inter_token_latency_seconds_count": 11}
+        self.assertEqual(counts.differences(one_too_few), ["inter_token_latency_seconds_count: counted 12, told 11"])
+        for wrong, said in ((10, "expected 6 to 799 of 2 streams that were left, told 5"), (805, "told 800")):
+            different = counts.differences({**told, "generation_tokens_total": wrong})
+            self.assertEqual(len(different), 1)
+            self.assertIn(said, different[0])
 
 
 if __name__ == "__main__":

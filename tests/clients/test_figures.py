@@ -50,6 +50,18 @@ class Judgements(unittest.TestCase):
         self.assertTrue(figures.back(100 << 20, 108 << 20, 8 << 20).good)
         self.assertFalse(figures.back(100 << 20, (108 << 20) + 1, 8 << 20).good)
 
+    def test_what_grows(self):
+        noise = [(7 * at) % 5 for at in range(27)]
+        self.assertTrue(figures.steady("files", [40 + more for more in noise], 4).good)
+        # One more every third reading is found below the noise, one burst in the middle is none, and what falls is no growth.
+        self.assertFalse(figures.steady("files", [40 + at // 3 + more for at, more in enumerate(noise)], 4).good)
+        self.assertTrue(figures.steady("files", [40] * 13 + [4000] + [40] * 13, 0).good)
+        self.assertTrue(figures.steady("files", list(range(27, 0, -1)), 0).good)
+        slow = figures.steady("memory", [(100 + at) << 20 for at in range(27)], 8 << 20, figures.mib)
+        self.assertEqual(slow, (False, "memory 104.0 MiB in the first third, 122.0 MiB in the last, at most 8.0 MiB more expected"))
+        with self.assertRaises(ValueError):
+            figures.thirds([1, 2])
+
     def test_counts(self):
         self.assertEqual(figures.differences({"a": 1, "b": 0}, {"a": 1.0}), [])
         self.assertEqual(figures.differences({"a": 1}, {"a": 2, "c": 3}), ["a: counted 1, told 2", "c: counted 0, told 3"])

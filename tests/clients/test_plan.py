@@ -42,7 +42,7 @@ class Names(unittest.TestCase):
         self.assertEqual(others, outside.CLIENTS.keys())
 
     def test_a_part_of_a_name_chooses(self):
-        self.assertEqual(plan.chosen(""), list(plan.GROUPS))
+        self.assertEqual(plan.chosen(""), [group for group in plan.GROUPS if not group.apart])
         one = plan.chosen("faults: drain")
         self.assertEqual([(group.name, group.checks) for group in one], [("faults", ("drain",))])
         self.assertEqual(plan.needs(one), [])
@@ -50,6 +50,15 @@ class Names(unittest.TestCase):
         self.assertEqual(plan.needs(openai), ["current", "previous", "node"])
         with self.assertRaisesRegex(plan.UnknownCheck, "nothing"):
             plan.chosen("nothing")
+
+    def test_what_stands_apart_is_chosen_by_its_name(self):
+        apart = [group for group in plan.GROUPS if group.apart]
+        self.assertTrue(apart)
+        for group in apart:
+            for text in (group.name, group.names()[0]):
+                self.assertEqual([one.name for one in plan.chosen(text)], [group.name])
+            with self.assertRaises(plan.UnknownCheck):
+                plan.chosen(group.names()[0][1:])
 
     def test_sources_parse(self):
         for path in glob.glob(os.path.join(HERE, "*.py")):

@@ -27,6 +27,12 @@ class Verdicts(unittest.TestCase):
             "checks": [{"name": "a: b", "verdict": "failed", "said": "why", "seconds": 1.23, "figures": {"p99_s": 0.5}}]})
 
 
+class Faults(unittest.TestCase):
+    def test_figures_of_what_is_wrong_are_kept(self):
+        wrong = report.Wrong("expected 1, got 2", {"got": 2})
+        self.assertEqual((str(wrong), wrong.figures, report.Wrong("none").figures), ("expected 1, got 2", {"got": 2}, {}))
+
+
 class Lines(unittest.TestCase):
     def test_what_a_client_told(self):
         lines = outside.lines_of('a warning\n{"versions": {"openai": "3.0.0"}}\n'

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::job::Job;
 use crate::places::{self, Places, instruction_set, text};
-use crate::plan::{self, Card, KERNELS, on_device, run};
+use crate::plan::{self, CLIENTS, Card, KERNELS, on_device, run};
 use crate::programs::Program;
 
 /// The number of runs that share the deep jobs: all jobs together take about two hours, so each run takes ten minutes of them.
@@ -331,6 +331,17 @@ fn published(places: &Places) -> Deep {
         .under(&["bash", "-c", run, "bash"])
         .depending_on(["scripts/real-model"]);
     Deep::new(job, "wasm", 120.0)
+}
+
+/// The tests' build of the server under a mixed load for so many minutes, in which nothing of it may grow.
+pub(crate) fn soak(places: &Places, minutes: u32) -> Deep {
+    let (moebius, length) = (places.moebius(), minutes.to_string());
+    let name = format!("the server under load for {length} minutes");
+    let command = ["scripts/clients", "--only", "soak", "--minutes", &length];
+    let job = Job::new(name, &command)
+        .arguments(&["--moebius", &moebius])
+        .depending_on(["scripts/clients", CLIENTS, &moebius]);
+    Deep::new(job, "serve", 60.0 * f64::from(minutes) + 40.0)
 }
 
 /// Some cases as on a processor without AVX-512.

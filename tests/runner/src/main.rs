@@ -367,6 +367,9 @@ impl Run<'_> {
         if let Some(drivers) = self.software_drivers()? {
             deep.extend(deep::on_cards(&self.programs, &drivers));
         }
+        if cfg!(target_os = "linux") {
+            deep.push(deep::soak(&self.places, if all { 30 } else { 2 }));
+        }
         for group in plan::GROUPS.iter().filter(|_| !all) {
             if !whole_in_chromium(group.0, Some(changed)) {
                 let job = plan::in_chromium(&self.places, *group, true);

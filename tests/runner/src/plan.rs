@@ -36,7 +36,7 @@ pub(crate) const WITHOUT_BURN: &str = "topk,router_backward,hash_routing,expert_
     weight_gradient,expert_activation,segment_attention,attention::tiles,attention::tiles_f16,attention::tiles_bf16";
 
 /// The folder of the kit with the server's clients.
-const CLIENTS: &str = "tests/clients";
+pub(crate) const CLIENTS: &str = "tests/clients";
 
 /// Crates that build without Burn; their tests run first.
 const READING: [&str; 2] = ["moebius-tree", "moebius-runner"];
