@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) keep_going: bool,
     /// `MOEBIUS_EMULATOR_REPORTS`: the file to which findings are appended.
     pub(crate) reports: Option<PathBuf>,
+    /// `MOEBIUS_EMULATOR_LOST`: the file with which the card is lost, once it is there.
+    pub(crate) lost: Option<PathBuf>,
 }
 
 /// The settings of this process. An invalid value is reported on stderr and ignored.
@@ -32,6 +34,7 @@ pub(crate) fn get() -> &'static Settings {
         check: is_set("MOEBIUS_EMULATOR_CHECK"),
         keep_going: is_set("MOEBIUS_EMULATOR_KEEP_GOING"),
         reports: env::var_os("MOEBIUS_EMULATOR_REPORTS").map(PathBuf::from),
+        lost: env::var_os("MOEBIUS_EMULATOR_LOST").map(PathBuf::from),
     })
 }
 

@@ -211,6 +211,33 @@ fn one() {
     assert_eq!(status == 0, harmless, "status {status}");
 }
 
+/// Loses the card between two launches, with the file that the environment names; does nothing without one.
+#[test]
+fn lose() {
+    let Some(file) = env::var_os("MOEBIUS_EMULATOR_LOST") else {
+        return;
+    };
+    let text = "extern \"C\" __global__ void k(unsigned* out) { out[threadIdx.x] = 1; }";
+    let (kernel, out) = (Kernel::new(text, "k"), Buffer::of(&[0u32; 64]));
+    let launch = || kernel.launch(1, 64, 0, &[&out]);
+    assert_eq!(launch(), 0);
+    fs::write(&file, "").unwrap();
+    assert_ne!(launch(), 0, "the card is there");
+    fs::remove_file(&file).unwrap();
+    assert_ne!(launch(), 0, "the card came back");
+}
+
+#[test]
+fn a_card_is_lost_once_the_file_is_there() {
+    let file = format!("moebius-emulator-lost-{}", std::process::id());
+    let mut own = Command::new(env::current_exe().unwrap());
+    own.args(["--exact", "lose"]);
+    own.env("MOEBIUS_EMULATOR_LOST", env::temp_dir().join(file));
+    let run = own.output().unwrap();
+    let told = [run.stdout, run.stderr].concat();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&told));
+}
+
 #[test]
 fn planted_faults_are_reported() {
     for case in CASES {

@@ -18,7 +18,10 @@ pub mod module;
 pub mod stream;
 
 use std::ffi::{CStr, c_char};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::settings;
 
 /// `CUresult`.
 pub type Status = u32;
@@ -77,8 +80,12 @@ pub(crate) fn lose_context(status: Status) {
     let _ = STICKY.compare_exchange(SUCCESS, status, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// Returns the fault of an earlier launch as an error, if there was one.
+/// Returns the fault of an earlier launch as an error, if there was one, and that of a card that is lost.
 pub(crate) fn context() -> Result<(), Status> {
+    let file = settings::get().lost.as_deref();
+    if file.is_some_and(Path::exists) {
+        lose_context(LAUNCH_FAILED);
+    }
     match STICKY.load(Ordering::Relaxed) {
         SUCCESS => Ok(()),
         fault => Err(fault),
