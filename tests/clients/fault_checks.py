@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import resource
 import select
 import signal
@@ -39,6 +40,11 @@ CONNECTIONS, IDLE, PROBES = 10_000, 9_000, 300
 READY_P99 = 0.1
 # Files that a process has open beside its connections.
 FILES = 500
+
+# Streams that run when a card is lost, whole answers that wait, and seconds in which the server must have ended.
+LOSING, WAITING, LOST_WITHIN = 8, 4, 60
+# Seconds in which a server on a card in software must be ready: kernels are compiled, and the command first checks a card with its cases.
+CARD_START = 600
 
 
 async def begin(server, body):
@@ -365,5 +371,76 @@ async def many_connections(kit):
                   slowest_s=max(times))
 
 
+async def end_of_stream(one, events):
+    """How a stream ends: in an error, cut off, or well."""
+    name = data = None
+    try:
+        async for name, data in events:
+            pass
+    except wire.Broken:
+        return "cut off"
+    finally:
+        one.close()
+    if name != "error":
+        return "well"
+    load.check_error(500, data)
+    return "in an error"
+
+
+async def end_of_answer(server):
+    """How a whole answer ends, as `end_of_stream` has it."""
+    body = served.chat("Who?", max_completion_tokens=400, ignore_eos=True)
+    try:
+        reply = await server.post(asked.CHAT, body, seconds=2 * CARD_START)
+    except wire.Broken:
+        return "cut off"
+    if reply.status < 500:
+        return f"with status {reply.status}"
+    load.check_error(reply.status, reply.body)
+    return "in an error"
+
+
+async def lost_device(kit):
+    """A server whose device is lost under load lets no request end well, ends with 70, and its successor says what it said.
+
+    The device is a card in software, whose driver fails from the moment on at which a file is there.
+    """
+    if not kit.drivers:
+        raise LeftOut("no device can be taken from a server here: --drivers names a folder with the drivers of a card in software")
+    gone = os.path.join(kit.folder("card"), "gone")
+    card = served.Card("cuda:0", {"LD_LIBRARY_PATH": kit.drivers, "CUDA_PATH": kit.drivers, "MOEBIUS_EMULATOR_LOST": gone}, CARD_START)
+    question = served.completion("Call me", max_tokens=8)
+    async with served.Served(kit, "--running", LOSING, card=card) as server:
+        before = (await server.answer(asked.TEXT, question))["choices"]
+        streams = await load.all_of(begin(server, served.long_stream("Who?")) for _ in range(LOSING))
+        ends = asyncio.ensure_future(load.all_of([*(end_of_stream(one, events) for one, events in streams),
+                                                  *(end_of_answer(server) for _ in range(WAITING))]))
+        try:
+            waiting = await server.until(WAITING, "moebius_num_requests_waiting", LOST_WITHIN)
+            with open(gone, "wb"):
+                begun = time.monotonic()
+            ended = await asyncio.wait_for(ends, LOST_WITHIN)
+            status = await server.ended(LOST_WITHIN)
+            took = time.monotonic() - begun
+        except asyncio.TimeoutError as error:
+            raise Wrong(f"not all requests ended within {LOST_WITHIN} s: {server.last_words()}") from error
+        finally:
+            ends.cancel()
+        port = server.address.rsplit(":", 1)[1]
+    counts = {end: ended.count(end) for end in sorted(set(ended))}
+    if not counts.keys() <= {"in an error", "cut off"} or waiting != WAITING or status != 70:
+        raise Wrong(f"expected {LOSING} streams and {WAITING} answers that wait to end in errors or cut off, and status 70 at the end, got "
+                    f"{counts}, {waiting:g} that waited, and status {status}: {server.last_words()}")
+    os.remove(gone)
+    async with served.Served(kit, port=port, card=card) as server:
+        after = (await server.answer(asked.TEXT, question))["choices"]
+    if after != before:
+        raise Wrong(f"expected {before} after the restart, got {after}")
+    said = ", ".join(f"{count} {end}" for end, count in counts.items())
+    said = f"{LOSING + WAITING} requests ended: {said}; the server ended {took:.1f} s after the loss with status 70"
+    return Found(f"{said}; its successor says the same", {"seconds": took, **counts})
+
+
 CHECKS = {"kill": kill, "drain": drain, "disconnects": disconnects, "slow heads": slow_heads, "slow bodies": slow_bodies,
-          "large bodies": large_bodies, "hostile bodies": hostile_bodies, "10000 connections": many_connections}
+          "large bodies": large_bodies, "hostile bodies": hostile_bodies, "10000 connections": many_connections,
+          "lost device": lost_device}

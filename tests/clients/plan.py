@@ -39,7 +39,8 @@ GROUPS = (
     Group("prometheus", "Prometheus and its promtool", ("prometheus",), ("listed metrics", "promtool metrics", "promtool rules", "scrape")),
     Group("schemathesis", "requests drawn from the OpenAPI document", ("schemathesis",), ("no fault of the server",)),
     Group("faults", "what clients, networks and supervisors do wrong", (),
-          ("kill", "drain", "disconnects", "slow heads", "slow bodies", "large bodies", "hostile bodies", "10000 connections")),
+          ("kill", "drain", "disconnects", "slow heads", "slow bodies", "large bodies", "hostile bodies", "10000 connections",
+           "lost device")),
     Group("replicas", "two servers behind a balancer", (), ("one of two dies",)),
     Group("soak", "half an hour of all that clients do", (), ("nothing grows",), apart=True),
 )

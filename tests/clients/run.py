@@ -1,6 +1,6 @@
 """Runs the checks of scripts/clients: starts `moebius serve`, sends it real clients, load and faults, and says what became of each check.
 
-Usage: python3 run.py --moebius FILE --cache FOLDER [--device D] [--only TEXT] [--minutes N] [--json]
+Usage: python3 run.py --moebius FILE --cache FOLDER [--device D] [--only TEXT] [--minutes N] [--drivers FOLDER] [--json]
 CACHE has what scripts/clients installs. Exit status: 0 if all passed, 1 if something failed or nothing ran, 2 for an error.
 """
 
@@ -40,6 +40,7 @@ class Kit:
     def __init__(self, options, scratch):
         self.moebius, self.device = os.path.abspath(options.moebius), options.device
         self.cache, self.scratch, self.minutes = os.path.abspath(options.cache), scratch, options.minutes
+        self.drivers = os.path.abspath(options.drivers) if options.drivers else None
         self.here = os.path.dirname(os.path.abspath(__file__))
         self.tree = os.path.dirname(os.path.dirname(self.here))
         self.model = os.path.join(scratch, served.MODEL)
@@ -164,6 +165,7 @@ def arguments(words):
     parser.add_argument("--device", default="flex")
     parser.add_argument("--only", default="")
     parser.add_argument("--minutes", type=float, default=soak.MINUTES)
+    parser.add_argument("--drivers", default="")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args(words)
 

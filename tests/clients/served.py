@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from typing import NamedTuple
 
 import exposition
 import wire
@@ -36,27 +37,38 @@ def make_model(shipped, folder):
         file.write(TEMPLATE)
 
 
+class Card(NamedTuple):
+    """A card in software: the device's name, the variables by which programs find it, and seconds until a server on it must be ready."""
+
+    device: str
+    variables: dict
+    start: int
+
+
 class Served:
     """A server, from `async with` to its end."""
 
-    def __init__(self, kit, *options, port=0, bundled=False):
-        """`bundled` takes the model inside of the program, which has no chat template."""
+    def __init__(self, kit, *options, port=0, bundled=False, card=None):
+        """`bundled` takes the model inside of the program, which has no chat template; `card` is a card in software, in place of the kit's
+        device.
+        """
         self.kit, self.port = kit, port
+        self.device, self.variables, self.start = card or (kit.device, {}, START)
         self.options = (*(() if bundled else ("--model", kit.model)), *options)
         self.process = self.address = self.ready_s = None
 
     async def __aenter__(self):
         begun = time.monotonic()
-        words = [self.kit.moebius, "serve", "--json", "--device", self.kit.device, "--served-name", MODEL,
+        words = [self.kit.moebius, "serve", "--json", "--device", self.device, "--served-name", MODEL,
                  "--address", f"127.0.0.1:{self.port}", *map(str, self.options)]
-        variables = dict(os.environ)
+        variables = dict(os.environ) | self.variables
         variables.pop("MOEBIUS_API_KEYS", None)
         self.log = self.kit.log_path()
         with open(self.log, "wb") as log:
             self.process = await asyncio.create_subprocess_exec(*words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
                                                                 stderr=log, env=variables)
         try:
-            line = await asyncio.wait_for(self.process.stdout.readline(), START)
+            line = await asyncio.wait_for(self.process.stdout.readline(), self.start)
             if not line:
                 raise Wrong(f"the server ended with {await self.process.wait()} before it told its address: {self.last_words()}")
             self.address = json.loads(line)["address"]
@@ -72,14 +84,14 @@ class Served:
         await self.process.wait()
 
     async def until_ready(self, begun):
-        while time.monotonic() - begun < START:
+        while time.monotonic() - begun < self.start:
             if self.process.returncode is not None:
                 raise Wrong(f"the server ended with {self.process.returncode} before it was ready: {self.last_words()}")
             if await self.status("/health/ready") == 200:
                 self.ready_s = time.monotonic() - begun
                 return
             await asyncio.sleep(0.02)
-        raise Wrong(f"the server was not ready within {START} s: {self.last_words()}")
+        raise Wrong(f"the server was not ready within {self.start} s: {self.last_words()}")
 
     async def status(self, path):
         """The status of an answer to GET; None where there is no answer."""
@@ -118,9 +130,11 @@ class Served:
                 raise Wrong(f"not idle within {seconds} s: {busy}")
             await asyncio.sleep(0.05)
 
-    async def until(self, value, name, **labels):
-        """Waits a moment until a metric has a value, and returns the last one: a response is counted when its connection has taken it."""
-        for _ in range(20):
+    async def until(self, value, name, seconds=1, **labels):
+        """Waits a moment until a metric has a value, and returns the last one: a response is counted when its connection has taken it, and
+        an answer that waits when a step has ended.
+        """
+        for _ in range(20 * seconds):
             got = (await self.metrics()).total(name, **labels)
             if got == value:
                 break

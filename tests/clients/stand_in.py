@@ -15,7 +15,8 @@ import sys
 from stand_in_words import CONTEXT, VOCABULARY, Answer, Asked, Form, Refused, following, invalid, parsed, text_of, tokens_of
 
 FAULTS = ("", "miscounts", "breaks streams when told to stop", "takes NaN", "keeps what clients leave", "answers slowly when full",
-          "says other words", "keeps memory of answers", "keeps files of answers")
+          "says other words", "keeps memory of answers", "keeps files of answers", "hides that its device is lost",
+          "ends well without its device")
 # Seconds of a step, bytes of a body at most, and bytes that the one with that fault keeps of each answer.
 STEP, BODY, KEPT = 0.002, 2 << 20, 1 << 20
 
@@ -27,6 +28,8 @@ class Server:
         self.options, self.fault = options, fault
         self.running, self.waiting, self.counts, self.open = [], [], {}, 0
         self.draining, self.kept, self.keys, self.memory = False, 0, (), []
+        # The file with which its device is lost, as the emulator has it, and whether it is.
+        self.gone, self.lost, self.stop = os.environ.get("MOEBIUS_EMULATOR_LOST"), False, asyncio.Event()
         if options.keys:
             with open(options.keys, encoding="utf-8") as file:
                 self.keys = file.read().split()
@@ -38,6 +41,8 @@ class Server:
     async def steps(self):
         while True:
             await asyncio.sleep(STEP)
+            if self.gone and os.path.exists(self.gone):
+                return self.lose()
             gone = [one for one in self.running + self.waiting if one.left]
             self.running = [one for one in self.running if not one.left]
             self.waiting = [one for one in self.waiting if not one.left]
@@ -46,6 +51,13 @@ class Server:
                 self.running.append(self.waiting.pop(0))
             for one in list(self.running):
                 self.step(one)
+
+    def lose(self):
+        self.lost = True
+        for one in self.running + self.waiting:
+            one.updates.put_nowait(None)
+        self.running, self.waiting = [], []
+        self.stop.set()
 
     def step(self, one):
         if one.first and not one.said:
@@ -91,6 +103,8 @@ class Server:
         self.waiting += every
         return asked, every
 
+
+LOST = Refused(500, "engine_failed", "the engine failed")
 
 # A part of the description in OpenAPI, for what draws requests from it.
 IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
@@ -202,6 +216,8 @@ class Connection:
         for one in form.every:
             while await one.updates.get() is not None:
                 pass
+        if self.tells_loss():
+            raise LOST
         if self.server.fault == "says other words":
             form.every[0].text += f" {os.getpid()}"
         await self.send(200, form.whole())
@@ -211,11 +227,17 @@ class Connection:
         async for name, data in form.events():
             if self.server.draining and self.server.fault.startswith("breaks"):
                 return self.writer.transport.abort()
+            if self.tells_loss():
+                await self.event("error", json.dumps(LOST.body))
+                break
             await self.event(name, json.dumps(data))
-        if form.asked.path != "/v1/responses":
+        if form.asked.path != "/v1/responses" and not self.tells_loss():
             await self.event(None, "[DONE]")
         self.writer.write(b"0\r\n\r\n")
         await self.writer.drain()
+
+    def tells_loss(self):
+        return self.server.lost and not self.server.fault.startswith("hides")
 
     async def event(self, name, data):
         if self.reader.at_eof() or self.writer.is_closing():
@@ -230,14 +252,14 @@ async def serve(options, fault):
     steps = asyncio.ensure_future(server.steps())
     host, port = options.address.rsplit(":", 1)
     listener = await asyncio.start_server(lambda reader, writer: Connection(server, reader, writer).serve(), host, int(port), backlog=1024)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop.set)
     print(json.dumps({"address": "{}:{}".format(*listener.sockets[0].getsockname())}), flush=True)
-    await stop.wait()
+    await server.stop.wait()
     server.draining = True
     while server.open or server.running or server.waiting:
         await asyncio.sleep(0.01)
     steps.cancel()
+    return 70 if server.lost and not fault.startswith("ends well") else 0
 
 
 def generated(prompt, count):
@@ -275,8 +297,9 @@ def main(words, fault=""):
         seconds = 1.3 * STEP * int(options.tokens)
         print(json.dumps({"verified": True, "alone_and_together": {"fast_s": seconds}, "cold_and_known": {"slow_s": 1.5 * STEP}}))
     else:
-        asyncio.run(serve(arguments(rest), fault))
+        return asyncio.run(serve(arguments(rest), fault))
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

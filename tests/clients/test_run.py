@@ -25,6 +25,8 @@ PAIRS = (
     ("faults: drain", "breaks streams when told to stop", {}),
     ("faults: disconnects", "keeps what clients leave", {"fault_checks.IDLE_WITHIN": 1}),
     ("faults: hostile bodies", "takes NaN", {}),
+    ("faults: lost device", "hides that its device is lost", {}),
+    ("faults: lost device", "ends well without its device", {}),
     ("replicas: one of two dies", "says other words", {}),
     ("soak: nothing grows", "miscounts", {}),
     ("soak: nothing grows", "keeps what clients leave", {"soak.IDLE_WITHIN": 1}),
@@ -54,7 +56,7 @@ class Checks(unittest.TestCase):
         with open(program, "w", encoding="utf-8") as file:
             # Without the packages of the Python, it starts sooner.
             file.write(f"#!{sys.executable} -SEB\nimport sys\nsys.path.insert(0, {HERE!r})\nimport stand_in\n")
-            file.write(f"stand_in.main(sys.argv[1:], {fault!r})\n")
+            file.write(f"sys.exit(stand_in.main(sys.argv[1:], {fault!r}))\n")
         os.chmod(program, 0o755)
         said, lines = io.StringIO(), io.StringIO()
         with contextlib.ExitStack() as stack:
@@ -62,7 +64,8 @@ class Checks(unittest.TestCase):
                 stack.enter_context(unittest.mock.patch(name, value))
             stack.enter_context(contextlib.redirect_stdout(said))
             stack.enter_context(contextlib.redirect_stderr(lines))
-            status = run.main(["--moebius", program, "--cache", self.folder, "--only", only, "--minutes", MINUTES, "--json"])
+            status = run.main(["--moebius", program, "--cache", self.folder, "--only", only, "--json", "--minutes", MINUTES,
+                               "--drivers", self.folder])
         return status, json.loads(said.getvalue()), lines.getvalue()
 
     def test_a_server_that_behaves(self):

@@ -333,15 +333,29 @@ fn published(places: &Places) -> Deep {
     Deep::new(job, "wasm", 120.0)
 }
 
-/// The tests' build of the server under a mixed load for so many minutes, in which nothing of it may grow.
+/// The server under a mixed load for so many minutes, in which nothing of it may grow.
 pub(crate) fn soak(places: &Places, minutes: u32) -> Deep {
-    let (moebius, length) = (places.moebius(), minutes.to_string());
+    let length = minutes.to_string();
     let name = format!("the server under load for {length} minutes");
-    let command = ["scripts/clients", "--only", "soak", "--minutes", &length];
-    let job = Job::new(name, &command)
-        .arguments(&["--moebius", &moebius])
-        .depending_on(["scripts/clients", CLIENTS, &moebius]);
+    let job = from_outside(places, &name, &["--only", "soak", "--minutes", &length]);
     Deep::new(job, "serve", 60.0 * f64::from(minutes) + 40.0)
+}
+
+/// The server on an emulated card, whose drivers are in the folder `drivers`, and which is lost under load.
+pub(crate) fn lost_device(places: &Places, drivers: &Path) -> Deep {
+    let folder = text(drivers);
+    let arguments = ["--only", "faults: lost device", "--drivers", &folder];
+    let job = from_outside(places, "the server without its device", &arguments);
+    let job = job.depending_on([drivers.join("libcuda.so")]);
+    Deep::new(job, "serve", 150.0)
+}
+
+/// Checks of the tests' build of the server from outside.
+fn from_outside(places: &Places, name: &str, arguments: &[&str]) -> Job {
+    let moebius = places.moebius();
+    Job::new(name, &["scripts/clients", "--moebius", &moebius])
+        .arguments(arguments)
+        .depending_on(["scripts/clients", CLIENTS, &moebius])
 }
 
 /// Some cases as on a processor without AVX-512.

@@ -366,6 +366,7 @@ impl Run<'_> {
         let mut deep = deep::jobs(&self.programs, &self.places);
         if let Some(drivers) = self.software_drivers()? {
             deep.extend(deep::on_cards(&self.programs, &drivers));
+            deep.push(deep::lost_device(&self.places, &drivers));
         }
         if cfg!(target_os = "linux") {
             deep.push(deep::soak(&self.places, if all { 30 } else { 2 }));
