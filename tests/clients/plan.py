@@ -43,6 +43,8 @@ GROUPS = (
            "lost device")),
     Group("replicas", "two servers behind a balancer", (), ("one of two dies",)),
     Group("soak", "half an hour of all that clients do", (), ("nothing grows",), apart=True),
+    Group("peers", "servers of other projects, with the same weights and the same load", ("weights", "xllamacpp", "mistralrs"),
+          ("llama.cpp f32", "llama.cpp 8 bits", "mistral.rs f32", "mistral.rs 8 bits"), apart=True),
 )
 
 

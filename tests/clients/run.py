@@ -19,6 +19,7 @@ import fault_checks
 import load_checks
 import monitor
 import outside
+import peers
 import plan
 import replicas
 import report
@@ -28,7 +29,7 @@ from report import FAILED, LEFT_OUT, PASSED, LeftOut, Verdict, Wrong
 
 # The functions of groups whose checks run in this process.
 INSIDE = {"load": load_checks.CHECKS, "prometheus": monitor.CHECKS, "schemathesis": outside.CHECKS, "faults": fault_checks.CHECKS,
-          "replicas": replicas.CHECKS, "soak": soak.CHECKS}
+          "replicas": replicas.CHECKS, "soak": soak.CHECKS, "peers": peers.CHECKS}
 
 # Seconds of one check, beside the minutes of a soak; what takes longer hangs.
 SECONDS = 900
@@ -189,7 +190,8 @@ def main(words):
     except (plan.UnknownCheck, OSError, subprocess.SubprocessError) as error:
         print(f"clients: {error}", file=sys.stderr)
         return 2
-    print(f"\n{report.summary(verdicts)}", file=stream)
+    for text in filter(None, (peers.table(verdicts), report.summary(verdicts))):
+        print(f"\n{text}", file=stream)
     if options.json:
         print(json.dumps(report.results(told, verdicts)))
     return report.status(verdicts)

@@ -48,13 +48,13 @@ class Card(NamedTuple):
 class Served:
     """A server, from `async with` to its end."""
 
-    def __init__(self, kit, *options, port=0, bundled=False, card=None):
-        """`bundled` takes the model inside of the program, which has no chat template; `card` is a card in software, in place of the kit's
-        device.
+    def __init__(self, kit, *options, port=0, bundled=False, model=None, card=None):
+        """`bundled` takes the model inside of the program, which has no chat template, `model` another one than the kit's; `card` is a card
+        in software, in place of the kit's device.
         """
         self.kit, self.port = kit, port
         self.device, self.variables, self.start = card or (kit.device, {}, START)
-        self.options = (*(() if bundled else ("--model", kit.model)), *options)
+        self.options = (*(() if bundled else ("--model", model or kit.model)), *options)
         self.process = self.address = self.ready_s = None
 
     async def __aenter__(self):
@@ -169,10 +169,14 @@ class Served:
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
 
     def last_words(self):
-        """The end of the log."""
-        with open(self.log, encoding="utf-8", errors="replace") as file:
-            lines = [line.strip() for line in file if line.strip()]
-        return " / ".join(lines[-3:])[-600:] or "it said nothing"
+        return last_words(self.log)
+
+
+def last_words(log):
+    """The end of a program's log."""
+    with open(log, encoding="utf-8", errors="replace") as file:
+        lines = [line.strip() for line in file if line.strip()]
+    return " / ".join(lines[-3:])[-600:] or "it said nothing"
 
 
 def chat(text, **more):

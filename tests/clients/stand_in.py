@@ -17,7 +17,7 @@ from stand_in_words import CONTEXT, VOCABULARY, Answer, Asked, Form, Refused, fo
 FAULTS = ("", "miscounts", "breaks streams when told to stop", "takes NaN", "keeps what clients leave", "answers slowly when full",
           "says other words", "keeps memory of answers", "keeps files of answers", "hides that its device is lost",
           "ends well without its device")
-# Seconds of a step, bytes of a body at most, and bytes that the one with that fault keeps of each answer.
+# Seconds of a step, bytes of a body at most, and bytes of each answer that are kept by that fault.
 STEP, BODY, KEPT = 0.002, 2 << 20, 1 << 20
 
 
@@ -100,6 +100,8 @@ class Server:
             raise invalid("prompt", "expected fewer")
         self.admit(asked.n * len(asked.prompts))
         every = [Answer(asked, prompt, choice, choice == 0) for prompt in asked.prompts for choice in range(asked.n)]
+        for one in every if self.fault == "says other words" else ():
+            one.seed = os.getpid()
         self.waiting += every
         return asked, every
 
@@ -218,8 +220,6 @@ class Connection:
                 pass
         if self.tells_loss():
             raise LOST
-        if self.server.fault == "says other words":
-            form.every[0].text += f" {os.getpid()}"
         await self.send(200, form.whole())
 
     async def stream(self, form):
@@ -271,7 +271,7 @@ def generated(prompt, count):
 
 def arguments(words):
     parser = argparse.ArgumentParser()
-    for name in ("device", "model", "served-name", "address", "keys", "prompt", "temperature", "streams", "tokens", "known"):
+    for name in ("device", "model", "served-name", "address", "keys", "prompt", "temperature", "streams", "tokens", "known", "dtype"):
         parser.add_argument(f"--{name}")
     for name, value in (("running", 16), ("queued", 128), ("max-tokens", 0), ("connections", 1024), ("context", CONTEXT)):
         parser.add_argument(f"--{name}", type=int, default=value)

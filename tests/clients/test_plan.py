@@ -68,7 +68,7 @@ class Names(unittest.TestCase):
 
 class Versions(unittest.TestCase):
     def test_all_are_exact(self):
-        for need in ("current", "previous", "schemathesis"):
+        for need in ("current", "previous", "schemathesis", "weights", "xllamacpp", "mistralrs"):
             lines = [line for line in text_of(f"{need}.txt").splitlines() if not line.startswith("#")]
             self.assertTrue(all(re.fullmatch(r"[a-z0-9-]+==[0-9][\w.]*", line) for line in lines), need)
         pins = re.findall(r'": "([^"]+)"', text_of("node", "package.json").split('"dependencies"')[1])

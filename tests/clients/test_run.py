@@ -28,6 +28,8 @@ PAIRS = (
     ("faults: lost device", "hides that its device is lost", {}),
     ("faults: lost device", "ends well without its device", {}),
     ("replicas: one of two dies", "says other words", {}),
+    ("peers: llama.cpp f32", "says other words", {}),
+    ("peers: mistral.rs f32", "says other words", {}),
     ("soak: nothing grows", "miscounts", {}),
     ("soak: nothing grows", "keeps what clients leave", {"soak.IDLE_WITHIN": 1}),
     ("soak: nothing grows", "keeps memory of answers", {}),
@@ -40,7 +42,8 @@ if not os.path.isdir("/proc/self/fd"):
 # The same checks in less time, also on a machine that has no time for them.
 SHORT = {"load_checks.COUNTED": 60, "load_checks.FILL": 0.3, "load_checks.FULL": 5, "load_checks.FULL_WITHIN": 30,
          "load_checks.FULL_TOKENS": 100, "fault_checks.LEAVING": 40, "fault_checks.WARM_UP": 20, "fault_checks.DRAINED": 20,
-         "replicas.SECONDS": 1.2, "replicas.KILL_AFTER": 0.4, "replicas.CLIENTS": 8, "soak.LAPS": 6, "soak.SETTLE": 0.01}
+         "replicas.SECONDS": 1.2, "replicas.KILL_AFTER": 0.4, "replicas.CLIENTS": 8, "soak.LAPS": 6, "soak.SETTLE": 0.01,
+         "peers.STREAMS": (1, 2), "peers.TOKENS": 40, "peers.TURNS": 1}
 MINUTES = "0.01"
 
 
@@ -49,15 +52,32 @@ class Checks(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
+        self.write("models/llama/config.json", '{"model_type": "llama"}')
+        self.write("models/made-of", "")
+        for package in ("xllamacpp", "mistralrs"):
+            self.install(package)
+
+    def write(self, path, text, mode=0o644):
+        path = os.path.join(self.folder, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, mode)
+        return path
+
+    def install(self, package):
+        """Makes an environment of Python's that has what takes a package's place."""
+        self.write(f"{package}/site/{package}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
+        self.write(f"{package}/made-of", "")
+        paths = [HERE, os.path.join(HERE, "stand_in_peers"), os.path.join(self.folder, package, "site")]
+        self.write(f"{package}/bin/python", f"#!{sys.executable} -SEB\nimport runpy, sys\nsys.path[:0] = {paths!r}\n"
+                   "sys.argv = sys.argv[1:]\nrunpy.run_path(sys.argv[0], run_name='__main__')\n", 0o755)
 
     def run_it(self, only, fault, **constants):
         """Runs some checks against a stand-in; returns the exit status, the object that is printed, and the lines."""
-        program = os.path.join(self.folder, "moebius")
-        with open(program, "w", encoding="utf-8") as file:
-            # Without the packages of the Python, it starts sooner.
-            file.write(f"#!{sys.executable} -SEB\nimport sys\nsys.path.insert(0, {HERE!r})\nimport stand_in\n")
-            file.write(f"sys.exit(stand_in.main(sys.argv[1:], {fault!r}))\n")
-        os.chmod(program, 0o755)
+        # Without the packages of the Python, it starts sooner.
+        program = self.write("moebius", f"#!{sys.executable} -SEB\nimport sys\nsys.path.insert(0, {HERE!r})\nimport stand_in\n"
+                             f"sys.exit(stand_in.main(sys.argv[1:], {fault!r}))\n", 0o755)
         said, lines = io.StringIO(), io.StringIO()
         with contextlib.ExitStack() as stack:
             for name, value in (SHORT | constants).items():
@@ -84,6 +104,9 @@ class Checks(unittest.TestCase):
                 self.assertNotIn("Error:", told["checks"][0]["said"], "the check found no fault, but failed itself")
 
     def test_what_can_not_run(self):
+        os.remove(os.path.join(self.folder, "mistralrs", "made-of"))
+        status, told, _ = self.run_it("peers: mistral.rs", "")
+        self.assertEqual((status, told["passed"], told["left_out"]), (1, 0, 2))
         status, told, _ = self.run_it("openai-current: models", "")
         self.assertEqual((status, told["checks"][0]["verdict"]), (1, "failed"))
         with contextlib.redirect_stderr(io.StringIO()) as errors:

@@ -5,7 +5,8 @@
     mixtral-copies  the first layers alone, with equal experts and a router that tells tokens apart
 
 Weights are decoded to float32. llama.cpp stores the rows of queries and keys in the order of its rotary positions; they are put back.
-Usage: python make_folders.py MODEL.gguf OUT_DIR [--copies-layers N] [--copies-experts N]
+Usage: python make_folders.py MODEL.gguf OUT_DIR [--dense] [--copies-layers N] [--copies-experts N]
+    --dense      the dense model alone
 Needs: gguf, numpy, safetensors.
 """
 import argparse, json, pathlib
@@ -131,6 +132,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("gguf")
     arguments.add_argument("out", type=pathlib.Path)
+    arguments.add_argument("--dense", action="store_true")
     arguments.add_argument("--copies-layers", type=int, default=6)
     arguments.add_argument("--copies-experts", type=int, default=4)
     arguments = arguments.parse_args()
@@ -138,6 +140,8 @@ def main():
     shape = config(source)
     weights = dense(source, shape)
     write(arguments.out / "llama", shape, weights, source)
+    if arguments.dense:
+        return
     mixed = dict(shape, model_type="mixtral", architectures=["MixtralForCausalLM"], sliding_window=None)
     narrow = dict(mixed, num_local_experts=SPLIT, num_experts_per_tok=SPLIT, intermediate_size=shape["intermediate_size"] // SPLIT)
     write(arguments.out / "mixtral-split", narrow, mixture(weights, shape["num_hidden_layers"], split), source)

@@ -62,7 +62,7 @@ fn kit(name: &str, folder: &str) -> Job {
     )
 }
 
-/// The tests of the checks from outside, which take a quarter of a minute with a server that only plays one.
+/// The tests of the checks from outside, which take half a minute with a server that only plays one.
 pub(crate) fn kit_of_clients() -> Job {
     kit("the kit of the server's clients", CLIENTS).depending_on([CLIENTS])
 }
