@@ -137,6 +137,8 @@ pub(crate) fn with_program<T: Send>(
 pub struct CompileOptions {
     replicas: usize,
     partitions: usize,
+    /// Whether Shardy cuts the program into partitions, rather than GSPMD.
+    shardy: bool,
     /// Device ids, indexed by replica, then partition; `None` lets the plugin choose.
     devices: Option<Vec<i32>>,
 }
@@ -147,6 +149,7 @@ impl Default for CompileOptions {
         Self {
             replicas: 1,
             partitions: 1,
+            shardy: false,
             devices: None,
         }
     }
@@ -157,7 +160,8 @@ impl CompileOptions {
     /// for billions allocates until memory is exhausted.
     pub const MAX_DEVICES: usize = 1 << 16;
 
-    /// Options for `replicas` copies of the program, each cut into `partitions` by the sharding that the text names.
+    /// Options for `replicas` copies of the program, each cut into `partitions` by the sharding that the text names in
+    /// attributes `mhlo.sharding`.
     ///
     /// # Errors
     ///
@@ -179,8 +183,19 @@ impl CompileOptions {
         Ok(Self {
             replicas,
             partitions,
+            shardy: false,
             devices: None,
         })
+    }
+
+    /// Has the program cut into partitions by Shardy, which reads the sharding in the text's dialect `sdy` and no
+    /// `mhlo.sharding`.
+    #[must_use]
+    pub fn with_shardy(self) -> Self {
+        Self {
+            shardy: true,
+            ..self
+        }
     }
 
     /// Options for one device, by its id.
@@ -237,6 +252,9 @@ impl CompileOptions {
         }
         if let Some(devices) = &self.devices {
             build = build.message(9, &self.assignment(devices));
+        }
+        if self.shardy {
+            build = build.number(19, 1);
         }
         Message::default().message(3, &build).bytes
     }

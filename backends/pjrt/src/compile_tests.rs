@@ -22,6 +22,15 @@ fn partitions_turn_the_partitioner_on() {
 }
 
 #[test]
+fn shardy_partitions_where_it_is_asked_to() {
+    let options = CompileOptions::new(1, 2).unwrap();
+    let plain = options.to_bytes();
+    let bytes = options.with_shardy().to_bytes();
+    assert_eq!(plain, [0x1a, 6, 0x20, 1, 0x28, 2, 0x30, 1]);
+    assert_eq!(bytes, [0x1a, 9, 0x20, 1, 0x28, 2, 0x30, 1, 0x98, 1, 1]);
+}
+
+#[test]
 fn an_assignment_lists_the_replicas_of_each_partition() {
     let options = CompileOptions::new(2, 2).unwrap();
     let bytes = options.with_devices(&[0, 1, 2, 200]).unwrap().to_bytes();

@@ -247,6 +247,37 @@ fn a_sharded_program_takes_its_part_on_each_device() {
 }
 
 #[test]
+fn a_result_in_shardys_dialect_stays_in_parts() {
+    let text = r#"module attributes {mhlo.num_replicas = 1 : i32, mhlo.num_partitions = 4 : i32} {
+        sdy.mesh @mesh = <["rows"=2, "columns"=2]>
+        func.func public @main(%x: tensor<4x2xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"rows"}, {}]>})
+            -> (tensor<4x2xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"rows"}, {"columns"}]>}) {
+          %0 = stablehlo.add %x, %x : tensor<4x2xf32>
+          return %0 : tensor<4x2xf32>
+        }
+      }"#;
+    let options = CompileOptions::new(1, 4).unwrap().with_shardy();
+    let part = f32s([2, 2]);
+    let program = client()
+        .compile(text, &options, vec![part.clone()])
+        .unwrap();
+    assert_eq!(program.outputs().collect::<Vec<_>>(), [&f32s([2, 1])]);
+    let devices = program.devices();
+    let rows = |(at, device): (usize, &Device)| {
+        // Devices 0 and 1 have the first two rows, 2 and 3 the others.
+        let first = (at / 2 * 4) as f32;
+        let rows = [0.0, 1.0, 2.0, 3.0].map(|x| first + x);
+        [Buffer::from_host(device, &part, &bytes(&rows)).unwrap()]
+    };
+    let buffers: Vec<_> = devices.iter().enumerate().map(rows).collect();
+    let arguments: Vec<Vec<&Buffer>> = buffers.iter().map(|row| row.iter().collect()).collect();
+    let results = program.execute_sharded(&arguments, Donate::Marked).unwrap();
+    let results: Vec<Vec<f32>> = results.iter().map(|result| read(&result[0])).collect();
+    let expected = [[0.0, 4.0], [2.0, 6.0], [8.0, 12.0], [10.0, 14.0]];
+    assert_eq!(results, expected);
+}
+
+#[test]
 fn threads_share_a_program() {
     let program = sum();
     std::thread::scope(|scope| {
