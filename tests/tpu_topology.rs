@@ -142,13 +142,24 @@ fn programs_of_four_chips(plugin: Plugin) {
           return %0 : tensor<64x128xbf16>
         }
       }"#;
+    let in_shardys_dialect = r#"module attributes {mhlo.num_partitions = 4 : i32} {
+        sdy.mesh @mesh = <["x"=4]>
+        func.func public @main(%x: tensor<64x128xbf16> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>})
+            -> (tensor<64x128xbf16> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) {
+          %0 = stablehlo.add %x, %x : tensor<64x128xbf16>
+          return %0 : tensor<64x128xbf16>
+        }
+      }"#;
     let topology = create(plugin, "v5e:2x2");
     let replicas = CompileOptions::new(4, 1).unwrap();
     let executable = topology.compile(sum, &replicas).unwrap();
     assert_eq!(executable.memory().unwrap().arguments, 1024);
     let partitions = CompileOptions::new(1, 4).unwrap();
-    let executable = topology.compile(sharded, &partitions).unwrap();
-    assert_eq!(executable.memory().unwrap().arguments, 16 * 128 * 2);
+    let shardy = partitions.clone().with_shardy();
+    for (text, options) in [(sharded, partitions), (in_shardys_dialect, shardy)] {
+        let executable = topology.compile(text, &options).unwrap();
+        assert_eq!(executable.memory().unwrap().arguments, 16 * 128 * 2);
+    }
     let too_many = create(plugin, "v5e:1x1").compile(sum, &replicas);
     assert!(matches!(too_many, Err(Error::CompileOptions { .. })));
 }
