@@ -38,6 +38,7 @@ mod named;
 #[doc(hidden)]
 pub mod nvidia;
 mod open;
+mod placement;
 mod properties;
 #[cfg(feature = "rocm")]
 mod rocm;
@@ -59,3 +60,4 @@ pub use device::{Device, ParseDeviceError, XlaPlatform};
 pub use located::{Found, OpenError};
 pub use memory::{MemoryUse, ProcessMemory, host_memory_free, memory_in_use, process_memory};
 pub use open::{Opened, capability_of, discover, memory_free, open, probe};
+pub use placement::{Placement, PlacementError};
