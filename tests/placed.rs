@@ -1,31 +1,46 @@
-//! Layers whose experts are divided among devices of XLA's CPU plugin compute what the same module computes on one device.
+//! A model that XLA divides among devices of its CPU plugin computes what the same model computes on one device.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-use burn::module::Param;
+use burn::module::Module;
+use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::fp8::{Fp8Format, Granularity, Quantizer};
 use moebius::moe::{
-    Activation, Capacity, ExpertKind, Experts, FactorsConfig, Groups, MoeConfig, MoeLayer,
-    MoeOutput, PlacedLayer, RouteConfig, RouterConfig, Score, SharedExpertConfig,
-    SigmoidBiasConfig, SwitchConfig, TopKConfig,
+    Activation, Capacity, ExpertKind, Experts, MoeConfig, MoeLayer, MoeOutput, RouterConfig,
+    SharedExpertConfig, SwitchConfig,
 };
-use moebius::{DeviceGroup, Error, ErrorKind};
+use moebius::{Error, ErrorKind, Placement};
+use moebius_model::{DecoderConfig, Text, TrainConfig, Trainer};
 use moebius_ops::Element;
+use moebius_pjrt::{
+    Client, CompileOptions, Environment, LoadedExecutable, Platform, Plugin, Value,
+};
 use moebius_tests::data::Rng;
-use moebius_tests::gradients::filled;
-use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
-use std::sync::OnceLock;
+use moebius_tests::gradients::{filled, trained_gradients};
+use moebius_tests::tolerance::{CURVE, assert_close, assert_gradient, rel_l2};
+use moebius_xla::Placed;
+use moebius_xla::stablehlo::{Mesh, Program};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const HIDDEN: usize = 16;
 const TOKENS: usize = 48;
 
-fn group(count: usize) -> &'static DeviceGroup {
-    static GROUPS: [OnceLock<DeviceGroup>; 5] = [const { OnceLock::new() }; 5];
-    let open = || DeviceGroup::open(&"xla:cpu".parse().unwrap(), count).unwrap();
-    GROUPS[count].get_or_init(open)
+/// Places of experts and of data, on two and on four devices.
+const PLACEMENTS: [[usize; 2]; 5] = [[2, 1], [1, 2], [4, 1], [2, 2], [1, 4]];
+
+fn one() -> Device {
+    moebius::open(&"xla:cpu".parse().unwrap()).unwrap()
 }
 
-fn device() -> Device {
-    moebius::open(&"xla:cpu".parse().unwrap()).unwrap()
+fn placed([experts, data]: [usize; 2]) -> Device {
+    let placement = Placement::new(experts, data).unwrap();
+    moebius::open_placed(&"xla:cpu".parse().unwrap(), placement).unwrap()
+}
+
+/// Lets one test run at a time that lists a device's programs.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A layer with 8 gated experts, 24 inner columns and biases.
@@ -41,8 +56,8 @@ fn capped() -> MoeConfig {
     config().with_capacity(Some(Capacity::new(1.25, 2).unwrap()))
 }
 
-fn layer(config: MoeConfig) -> MoeLayer {
-    filled(config.init(&device()).unwrap(), 3, 0.5)
+fn layer(config: MoeConfig, device: &Device) -> MoeLayer {
+    filled(config.init(device).unwrap(), 3, 0.5)
 }
 
 /// Random tokens \[4,12,16\] that share a common vector, so that the router prefers some experts.
@@ -59,164 +74,222 @@ fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().iter::<f32>().collect()
 }
 
-fn wide<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
-    floats(tensor).into_iter().map(f64::from).collect()
+fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().copied().map(f64::from).collect()
 }
 
-fn dropped(out: &MoeOutput<3>) -> i64 {
-    out.dropped_slots.clone().into_data().iter().next().unwrap()
+/// What a forward gives on the host: y, the slots' experts, and the number of slots without one.
+fn found(out: MoeOutput<3>) -> (Vec<f32>, Vec<i64>, i64) {
+    let chosen = out.routing.indices.into_data().iter().collect();
+    let dropped = out.dropped_slots.into_data().iter().next().unwrap();
+    (floats(out.y), chosen, dropped)
 }
 
-/// The slots' experts, in the order of the tokens.
-fn chosen(out: &MoeOutput<3>) -> Vec<i64> {
-    let indices = out.routing.indices.clone();
-    indices.into_data().iter().collect()
-}
-
-/// Compares a forward of the layer on 2 and on 4 devices with its forward on one; returns the number of dropped slots.
-fn compare(layer: &MoeLayer, x: &Tensor<3>, element: Element) -> i64 {
-    let one = layer.forward(x.clone()).unwrap();
-    for devices in [2, 4] {
-        let placed = layer.place(group(devices)).unwrap();
-        let out = placed.forward(x.clone()).unwrap();
-        let what = format!("y on {devices} devices of {:?}", layer.config());
-        assert_eq!(out.y.dims(), x.dims(), "{what}");
-        assert_eq!(out.y.device(), x.device(), "{what}");
-        assert_eq!(chosen(&out), chosen(&one), "{what}");
-        assert_eq!(dropped(&out), dropped(&one), "{what}");
-        assert_close(&what, &floats(out.y), &wide(one.y.clone()), rel_l2(element));
-        let (got, want) = (out.routing, one.routing.clone());
-        let choices = [
-            (got.weights, want.weights),
-            (got.probs, want.probs),
-            (got.logits, want.logits),
-        ];
-        for (got, want) in choices {
-            assert_close(&what, &floats(got), &wide(want), rel_l2(Element::F32));
-        }
-        let [got, want] = [got.logsumexp, want.logsumexp].map(Option::unwrap);
-        assert_close(&what, &floats(got), &wide(want), rel_l2(Element::F32));
+/// Compares the forward of a layer over several devices with its forward on one; returns the number of dropped slots.
+fn compare(config: MoeConfig, of: impl Fn(MoeLayer) -> MoeLayer, dtype: DType) -> i64 {
+    let forward = |device: &Device| {
+        let layer = of(layer(config, device).cast(dtype).unwrap());
+        let x = batch(5, device).cast(dtype);
+        found(layer.forward(x).unwrap())
+    };
+    let tolerance = rel_l2(match dtype {
+        DType::BF16 => Element::Bf16,
+        _ => Element::F32,
+    });
+    let (y, chosen, dropped) = forward(&one());
+    for placement in PLACEMENTS {
+        let what = format!("{placement:?} of {config:?}");
+        let got = forward(&placed(placement));
+        assert_eq!((&got.1, got.2), (&chosen, dropped), "{what}");
+        assert_close(&what, &got.0, &wide(&y), tolerance);
     }
-    dropped(&one)
+    dropped
 }
 
-/// The number of slots of the busiest expert.
-fn fullest(chosen: &[i64]) -> usize {
-    let count = |expert| chosen.iter().filter(|e| **e == expert).count();
-    (0..8).map(count).max().unwrap()
-}
-
-#[test]
-fn a_placed_layer_computes_what_one_device_does() {
-    let layer = layer(config());
-    let x = batch(5, &device());
-    assert_eq!(compare(&layer, &x, Element::F32), 0);
-    let chosen = chosen(&layer.forward(x).unwrap());
-    // An even load would be twelve of the 96 slots.
-    assert!(fullest(&chosen) > 24, "{chosen:?}");
+fn same(layer: MoeLayer) -> MoeLayer {
+    layer
 }
 
 #[test]
-fn a_capacity_drops_the_slots_that_one_device_drops() {
-    let x = batch(5, &device());
-    assert!(compare(&layer(capped()), &x, Element::F32) > 20);
+fn layers_compute_what_one_device_does() {
+    assert_eq!(compare(config(), same, DType::F32), 0);
+    assert!(compare(capped(), same, DType::F32) > 20);
+    compare(capped(), same, DType::BF16);
     let switch = RouterConfig::Switch(SwitchConfig::default());
     let switch = capped().with_router(switch).with_bias(false);
-    assert!(compare(&layer(switch), &x, Element::F32) > 10);
+    assert!(compare(switch, same, DType::F32) > 10);
+    let shared = config().with_shared(Some(SharedExpertConfig::new(8)));
+    compare(shared, same, DType::F32);
+}
+
+/// These experts are products per expert, with rows in between.
+#[test]
+fn experts_of_other_kinds_do_too() {
+    for kind in [
+        ExpertKind::Convolutional { causal: true },
+        ExpertKind::Attention {
+            heads: 2,
+            causal: true,
+        },
+    ] {
+        let config = MoeConfig::new(HIDDEN, 24, 8).with_kind(kind);
+        compare(config, same, DType::F32);
+    }
 }
 
 #[test]
-fn routers_choose_as_on_one_device() {
-    let x = batch(7, &device());
-    let route = RouteConfig {
-        score: Score::Sigmoid,
-        groups: Some(Groups {
-            count: 4,
-            chosen: 2,
-            best: 2,
-        }),
-        scale: 2.5,
-        ..RouteConfig::default()
+fn codes_of_fp8_do_too() {
+    let quantized = |mut layer: MoeLayer| {
+        let Experts::FeedForward(experts) = &mut layer.experts else {
+            panic!("another layer");
+        };
+        for granularity in [Granularity::Row, Granularity::Mx] {
+            let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
+            let weight = match granularity {
+                Granularity::Row => &mut experts.w_in,
+                _ => &mut experts.w_out,
+            };
+            *weight = weight.quantize(&quantizer).unwrap().0;
+        }
+        layer
     };
-    let rate = SigmoidBiasConfig::default().rate;
-    let biased = RouterConfig::SigmoidBias(SigmoidBiasConfig { route, rate });
-    compare(&layer(capped().with_router(biased)), &x, Element::F32);
-    let after = RouteConfig {
-        top_k: 3,
-        softmax_after_topk: true,
-        ..RouteConfig::default()
-    };
-    let ungated = config().with_gated(false).with_bias(false);
-    let ungated = ungated.with_activation(Activation::Gelu);
-    compare(&layer(ungated.with_router(after)), &x, Element::F32);
+    compare(config(), quantized, DType::F32);
 }
 
-#[test]
-fn halves_are_placed_too() {
-    let layer = layer(capped()).cast(DType::BF16).unwrap();
-    let x = batch(11, &device()).cast(DType::BF16);
-    compare(&layer, &x, Element::Bf16);
+/// The gradients of all parameters by their paths, and of x.
+fn backward(config: MoeConfig, device: &Device) -> Vec<(String, Vec<f32>)> {
+    let device = device.clone().autodiff();
+    let layer = layer(config, &device);
+    let x = batch(5, &device).require_grad();
+    let y = layer.forward(x.clone()).unwrap().y;
+    let found = (y * batch(6, &device)).sum().backward();
+    let of_x = floats(x.grad(&found).unwrap());
+    let found = GradientsParams::from_grads(found, &layer);
+    let found = trained_gradients(&layer, &found).into_iter();
+    let found = found.filter_map(|parameter| Some((parameter.path, parameter.gradient?)));
+    found.chain([("x".to_owned(), of_x)]).collect()
 }
 
-/// The gradients equal Burn's on one device, in the module's shapes.
 #[test]
 fn gradients_are_those_of_one_device() {
     for config in [config(), capped().with_bias(false)] {
-        let layer = layer(config);
-        let (x, dy) = (batch(5, &device()), batch(6, &device()));
-        let placed = layer.place(group(4)).unwrap();
-        let out = placed.gradients(x.clone(), dy.clone()).unwrap();
-        let training = filled(config.init(&device().autodiff()).unwrap(), 3, 0.5);
-        let leaf = Tensor::<3>::from_data(x.into_data(), &device().autodiff()).require_grad();
-        let y = training.forward(leaf.clone()).unwrap().y;
-        let dy = Tensor::from_data(dy.into_data(), &device().autodiff());
-        let gradients = (y.clone() * dy).sum().backward();
-        let y = wide(y.inner());
-        assert_close("y", &floats(out.y), &y, rel_l2(Element::F32));
-        let close = |what: &str, got: Vec<f32>, want: Vec<f64>| {
-            assert_gradient(what, &got, &want, Element::F32);
-        };
-        close("x", floats(out.dx), wide(leaf.grad(&gradients).unwrap()));
-        let own = training.weights().unwrap();
-        let of = |own: &Tensor<3>| wide(own.grad(&gradients).unwrap());
-        let router = wide(own.router.grad(&gradients).unwrap());
-        close("router", floats(out.weights.router), router);
-        close("w_in", floats(out.weights.w_in), of(&own.w_in));
-        close("w_out", floats(out.weights.w_out), of(&own.w_out));
-        let biases = [(out.weights.b_in, own.b_in), (out.weights.b_out, own.b_out)];
-        for (got, own) in biases {
-            assert_eq!(got.is_some(), own.is_some());
-            if let (Some(got), Some(own)) = (got, own) {
-                close("a bias", floats(got), wide(own.grad(&gradients).unwrap()));
+        let want = backward(config, &one());
+        assert!(want.len() >= 4, "{}", want.len());
+        for placement in PLACEMENTS {
+            let got = backward(config, &placed(placement));
+            assert_eq!(got.len(), want.len());
+            for ((path, got), (other, want)) in got.iter().zip(&want) {
+                assert_eq!(path, other);
+                let what = format!("{path}, {placement:?}");
+                assert_gradient(&what, got, &wide(want), Element::F32);
             }
         }
     }
 }
 
+/// A decoder of two layers with eight experts, and steps of four sequences.
+fn trainer(device: &Device) -> Trainer {
+    let sizes = DecoderConfig {
+        hidden: 32,
+        heads: 2,
+        layers: 2,
+        sequence: 16,
+        experts: 8,
+        inter: 48,
+        top_k: 2,
+    };
+    let config = TrainConfig {
+        batch: 4,
+        sequence: 16,
+        steps: 8,
+        warm_up: 2,
+        learning_rate: 0.02,
+        seed: 2,
+        ..TrainConfig::default()
+    };
+    Trainer::new(config, sizes, Text::bundled().ids(), device).unwrap()
+}
+
+fn losses(device: &Device) -> Vec<f32> {
+    let mut trainer = trainer(device);
+    for _ in 0..8 {
+        trainer.step().unwrap();
+    }
+    trainer.report().unwrap().losses
+}
+
 #[test]
-fn a_layer_on_another_device_is_placed_as_it_is_at_the_time() {
+fn a_decoder_learns_as_on_one_device() {
+    let _alone = alone();
+    let want = losses(&one());
+    assert!(want[7] < want[0], "{want:?}");
+    for placement in [[2, 1], [4, 1], [2, 2]] {
+        let got = losses(&placed(placement));
+        let pairs = got.iter().zip(&want);
+        let distance = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(distance <= CURVE, "{placement:?}: {got:?} and {want:?}");
+    }
+}
+
+/// The devices of four places of experts, as `moebius::open_placed` opens them.
+fn four() -> Placed {
+    moebius_xla::place(Platform::Cpu, 0, Mesh::new(4, 1).unwrap()).unwrap()
+}
+
+/// A program compiled again, for devices of another client.
+fn compiled(program: &Program) -> LoadedExecutable {
+    let plugin = Plugin::open(Platform::Cpu, &Environment::from_process()).unwrap();
+    let client = Client::new(plugin, &[("cpu_device_count", Value::Int(4))]).unwrap();
+    let options = CompileOptions::new(1, 4).unwrap().with_shardy();
+    let inputs = program.inputs.clone();
+    client.compile(&program.text, &options, inputs).unwrap()
+}
+
+/// In a training step the weights of experts and what the optimizer keeps for them stay where their experts are: the step
+/// takes and gives a quarter of each, and gathers none.
+#[test]
+fn a_training_step_leaves_experts_where_they_are() {
+    let _alone = alone();
+    let device = placed([4, 1]);
+    assert_eq!(&device, four().device());
+    let mut trainer = trainer(&device);
+    for _ in 0..4 {
+        trainer.step().unwrap();
+    }
+    trainer.report().unwrap();
+    let programs = four().programs();
+    let step = programs.iter().max_by_key(|program| program.text.len());
+    let step = step.unwrap();
+    let head = step.text.split_once("func.func public @main").unwrap().1;
+    let head = head.split_once(" {\n").unwrap().0;
+    // The first products are gated: [8, 96, 32] and [8, 32, 48] in each layer.
+    for stack in ["8x96x32xf32", "8x32x48xf32"] {
+        let of = |first: &str| {
+            let written = format!(
+                "tensor<{stack}> {{sdy.sharding = #sdy.sharding<@mesh, [{first}, {{}}, {{}}]>"
+            );
+            head.matches(&written).count()
+        };
+        assert_eq!(of("{}"), 0, "{stack}: {head}");
+        // A weight and two moments of each layer, taken and given.
+        assert!(of("{\"experts\"}") >= 12, "{stack}: {head}");
+    }
+    let executable = compiled(step);
+    let executable = executable.executable();
+    let bytes: usize = step.inputs.iter().map(|ty| ty.bytes()).sum();
+    assert_eq!(executable.memory().unwrap().arguments, bytes as u64);
+    let optimized = executable.optimized().unwrap();
+    let has = |name: &[u8]| optimized.code.windows(name.len()).any(|at| at == name);
+    assert!(has(b"all-reduce") && !has(b"all-gather"));
+}
+
+#[test]
+fn weights_come_back_whole() {
+    let layer = layer(config(), &placed([2, 2]));
+    let (want, ..) = found(layer.forward(batch(5, &placed([2, 2]))).unwrap());
     let flex = moebius::open(&moebius::Device::Flex).unwrap();
-    let mut layer = filled(config().init(&flex).unwrap(), 3, 0.5);
-    let x = batch(5, &flex);
-    let close = |placed: &PlacedLayer, layer: &MoeLayer| {
-        let (got, want) = (placed.forward(x.clone()), layer.forward(x.clone()));
-        let want = wide(want.unwrap().y);
-        assert_close("y", &floats(got.unwrap().y), &want, rel_l2(Element::F32));
-    };
-    let old = layer.clone();
-    let first = layer.place(group(4)).unwrap();
-    let Experts::FeedForward(experts) = &mut layer.experts else {
-        panic!("another layer");
-    };
-    experts.b_out = experts
-        .b_out
-        .take()
-        .map(|b| Param::from_tensor(b.val() * 3.0));
-    let second = layer.place(group(4)).unwrap();
-    close(&second, &layer);
-    close(&first, &old);
-    let changed = floats(first.forward(x.clone()).unwrap().y);
-    assert_ne!(changed, floats(second.forward(x.clone()).unwrap().y));
+    let (got, ..) = found(layer.fork(&flex).forward(batch(5, &flex)).unwrap());
+    assert_close("y", &got, &wide(&want), rel_l2(Element::F32));
 }
 
 fn refused<T>(kind: ErrorKind, result: Result<T, Error>) -> String {
@@ -227,81 +300,22 @@ fn refused<T>(kind: ErrorKind, result: Result<T, Error>) -> String {
 
 #[test]
 fn what_cannot_be_placed_is_named() {
-    let flex = moebius::open(&moebius::Device::Flex).unwrap();
-    let place = |kind, config: MoeConfig| {
-        let layer = config.init(&flex).unwrap();
-        refused(kind, layer.place(group(4)))
+    let device = placed([4, 1]);
+    let six = MoeConfig::new(HIDDEN, 24, 6).init(&device).unwrap();
+    let expected = "experts: expected a multiple of the 4 places of experts, got 6";
+    let forward = six.forward(batch(5, &device));
+    assert_eq!(refused(ErrorKind::Config, forward), expected);
+    assert!(moebius::check_experts(&one(), 6).is_ok());
+    let open = |name: &str, placement: [usize; 2]| {
+        let [experts, data] = placement;
+        let placement = Placement::new(experts, data).unwrap();
+        moebius::open_placed(&name.parse().unwrap(), placement)
     };
-    assert_eq!(
-        place(ErrorKind::Shape, MoeConfig::new(HIDDEN, 24, 6)),
-        "experts: expected a multiple of 4 devices, got 6"
-    );
-    let convolutional = ExpertKind::Convolutional { causal: true };
-    let choosing = RouterConfig::ExpertChoice(Default::default());
-    let biased = RouterConfig::TopK(TopKConfig {
-        bias: true,
-        ..TopKConfig::default()
-    });
-    let routers = "expected top_k without a bias, switch or sigmoid_bias, got";
-    let got = |config| place(ErrorKind::Unsupported, config);
-    assert_eq!(
-        got(config().with_kind(convolutional)),
-        "experts of a placed layer: expected feed-forward ones in floating point, got convolutional ones"
-    );
-    assert_eq!(
-        got(config().with_shared(Some(SharedExpertConfig::new(8)))),
-        "shared of a placed layer: expected none, got a shared expert"
-    );
-    assert_eq!(
-        got(config().with_factors(Some(FactorsConfig::variance()))),
-        "factors of a placed layer: expected none, got capacity factors that change"
-    );
-    for (router, end) in [(choosing, "expert_choice"), (biased, "top_k with a bias")] {
-        let expected = format!("router of a placed layer: {routers} {end}");
-        assert_eq!(got(config().with_router(router)), expected);
-    }
-}
-
-#[test]
-fn batches_that_do_not_fit_are_refused() {
-    let flex = moebius::open(&moebius::Device::Flex).unwrap();
-    let placed = config().init(&flex).unwrap().place(group(4)).unwrap();
-    let zeros = |shape: [usize; 2]| Tensor::<2>::zeros(shape, &flex);
-    let halves = zeros([8, HIDDEN]).cast(DType::BF16);
-    for (x, expected) in [
-        (
-            zeros([6, HIDDEN]),
-            "tokens: expected a multiple of 4 devices, got 6",
-        ),
-        (zeros([0, HIDDEN]), "tokens: expected at least 1, got 0"),
-        (
-            zeros([8, 15]),
-            "last dimension of x and dy: expected 16, got 15",
-        ),
-        (halves, "dtype of x and dy: expected F32, got BF16"),
-    ] {
-        assert_eq!(refused(ErrorKind::Shape, placed.forward(x)), expected);
-    }
-    let recording = Tensor::<2>::zeros([8, HIDDEN], &flex.clone().autodiff());
-    assert_eq!(
-        refused(ErrorKind::Device, placed.forward(recording)),
-        "device of x and dy: expected one that records no gradients, got one that does"
-    );
-    let both = placed.gradients(zeros([8, HIDDEN]), zeros([4, HIDDEN]));
-    assert_eq!(
-        refused(ErrorKind::Shape, both),
-        "shape of dy: expected [8, 16], got [4, 16]"
-    );
-}
-
-#[test]
-fn groups_are_of_xla() {
-    let error = DeviceGroup::open(&moebius::Device::Flex, 2).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    for count in [0, 5000] {
-        let error = DeviceGroup::open(&"xla:cpu".parse().unwrap(), count).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Open, "{error}");
-    }
-    let two = DeviceGroup::open(&"xla:cpu:3".parse().unwrap(), 2).unwrap();
-    assert_eq!(two.count(), 2);
+    let error = refused(ErrorKind::Unsupported, open("flex", [2, 1]));
+    assert!(error.contains("a device of XLA"), "{error}");
+    // The plugin of the processor has at most 4096 devices.
+    let error = refused(ErrorKind::Open, open("xla:cpu", [64, 128]));
+    assert!(error.contains("cpu_device_count"), "{error}");
+    // One device is any device.
+    assert!(open("flex", [1, 1]).is_ok());
 }

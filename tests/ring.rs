@@ -1,10 +1,10 @@
-//! Attention over a sequence whose chunks lie in several queues of a device, or on devices of XLA's CPU plugin, equals the
-//! reference over the whole sequence.
+//! Attention over a sequence whose chunks lie in several queues of a device, or on several devices, equals the reference
+//! over the whole sequence.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use moebius::attention::{Attend, Attended, GroupRing, Ring};
-use moebius::{DeviceGroup, Error, ErrorKind};
+use moebius::attention::{Attend, Attended, Ring};
+use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
 use moebius_ops::attention::{
     Gradients, Inputs, Problem, Rule, Rules, Sizes, Tables, alibi_slopes, reference,
@@ -13,7 +13,6 @@ use moebius_ops::attention::{
 use moebius_tests::data::Rng;
 use moebius_tests::elements::exact;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
-use std::sync::OnceLock;
 
 const SIZES: Sizes = Sizes {
     batch: 2,
@@ -159,12 +158,6 @@ fn open(name: &str) -> Device {
     moebius::open(&name.parse().unwrap()).unwrap()
 }
 
-fn group(count: usize) -> &'static DeviceGroup {
-    static GROUPS: [OnceLock<DeviceGroup>; 5] = [const { OnceLock::new() }; 5];
-    let open = || DeviceGroup::open(&"xla:cpu".parse().unwrap(), count).unwrap();
-    GROUPS[count].get_or_init(open)
-}
-
 /// The results o and lse, and the gradients with their names.
 type Found = (Attended, Vec<(&'static str, Vec<f32>)>);
 
@@ -189,28 +182,6 @@ fn by_queues(given: &Given, devices: &[Device]) -> Found {
     if given.problem.sinks() {
         gradients.push(("dsinks", floats(&sinks.grad(&found).unwrap())));
     }
-    (out, gradients)
-}
-
-/// Runs the ring over a group of XLA's devices, with tensors on Flex.
-fn by_group(given: &Given, ring: &GroupRing) -> Found {
-    let device = open("flex");
-    let (relative, sinks) = (given.relative(&device), given.sinks(&device));
-    let attend = given.attend(&relative, &sinks, &device);
-    let [q, k, v] = given.qkv(&device);
-    let out = ring.forward(&attend, q.clone(), k.clone(), v.clone());
-    let out = out.unwrap();
-    let d_o = given.rows(3, &device);
-    let found = ring.gradients(&attend, [q, k, v], d_o).unwrap();
-    assert_eq!(floats(&found.out.o), floats(&out.o));
-    assert_eq!(floats(&found.out.lse), floats(&out.lse));
-    let mut gradients = vec![
-        ("dq", floats(&found.dq)),
-        ("dk", floats(&found.dk)),
-        ("dv", floats(&found.dv)),
-    ];
-    gradients.extend(found.relative.map(|x| ("drelative", floats(&x))));
-    gradients.extend(found.sinks.map(|x| ("dsinks", floats(&x))));
     (out, gradients)
 }
 
@@ -260,17 +231,6 @@ fn places_may_be_on_different_devices() {
 }
 
 #[test]
-fn devices_of_a_group_compute_what_the_whole_is() {
-    let rings = [4, 1].map(|count| GroupRing::new(group(count)));
-    for (rules, sinks) in cases() {
-        let given = Given::new(rules, sinks);
-        compare("on 4 devices", &given, by_group(&given, &rings[0]));
-    }
-    let given = Given::new(vec![Rule::Causal], true);
-    compare("on one device", &given, by_group(&given, &rings[1]));
-}
-
-#[test]
 fn results_repeat_bit_for_bit() {
     let bits = |(out, gradients): Found| -> Vec<u32> {
         let all = [floats(&out.o), floats(&out.lse)].into_iter();
@@ -279,9 +239,8 @@ fn results_repeat_bit_for_bit() {
     };
     let given = Given::new(vec![Rule::Relative(9), Rule::Causal], true);
     let queues = [(); 3].map(|()| open("cpu"));
-    let ring = GroupRing::new(group(4));
-    let runs = || [by_queues(&given, &queues), by_group(&given, &ring)].map(bits);
-    assert_eq!(runs(), runs());
+    let run = || bits(by_queues(&given, &queues));
+    assert_eq!(run(), run());
 }
 
 #[test]
@@ -293,12 +252,9 @@ fn halves_are_merged_in_f32() {
     let whole = attend.forward(q.clone(), k.clone(), v.clone()).unwrap();
     let want = exact(&floats(&whole.o));
     let queues = Ring::new(&[(); 3].map(|()| device.clone())).unwrap();
-    let queues = queues.forward(&attend, q.clone(), k.clone(), v.clone());
-    let group = GroupRing::new(group(4));
-    for out in [queues, group.forward(&attend, q, k, v)].map(Result::unwrap) {
-        assert_eq!([out.o.dtype(), out.lse.dtype()], [DType::BF16, DType::F32]);
-        assert_close("o in bf16", &floats(&out.o), &want, rel_l2(Element::Bf16));
-    }
+    let out = queues.forward(&attend, q, k, v).unwrap();
+    assert_eq!([out.o.dtype(), out.lse.dtype()], [DType::BF16, DType::F32]);
+    assert_close("o in bf16", &floats(&out.o), &want, rel_l2(Element::Bf16));
 }
 
 fn refused<T>(kind: ErrorKind, result: Result<T, Error>) -> String {
@@ -312,12 +268,9 @@ fn what_chunks_cannot_tell_is_refused() {
     let device = open("flex");
     let zeros = |tokens: usize| Tensor::<4>::zeros([1, 2, tokens, 8], &device);
     let queues = Ring::new(&[(); 4].map(|()| device.clone())).unwrap();
-    let group = GroupRing::new(group(4));
-    let both = |kind, attend: Attend, queries: usize, keys: usize| {
-        let x = |tokens| zeros(tokens);
-        let one = queues.forward(&attend, x(queries), x(keys), x(keys));
-        let other = group.forward(&attend, x(queries), x(keys), x(keys));
-        (refused(kind, one), refused(kind, other))
+    let got = |kind, attend: Attend, queries: usize, keys: usize| {
+        let out = queues.forward(&attend, zeros(queries), zeros(keys), zeros(keys));
+        refused(kind, out)
     };
     let bias = Tensor::<4>::zeros([1, 1, 8, 8], &device);
     let attend = Attend::new;
@@ -341,17 +294,16 @@ fn what_chunks_cannot_tell_is_refused() {
         ),
     ];
     for (attend, expected) in cases {
-        let got = both(ErrorKind::Unsupported, attend, 8, 8);
-        assert_eq!(got, (expected.clone(), expected));
+        assert_eq!(got(ErrorKind::Unsupported, attend, 8, 8), expected);
     }
-    let (one, other) = both(ErrorKind::Shape, Attend::new(), 6, 6);
-    assert_eq!(one, "tokens: expected a multiple of 4 places, got 6");
-    assert_eq!(other, "tokens: expected a multiple of 4 devices, got 6");
-    let (one, other) = both(ErrorKind::Shape, Attend::new(), 8, 12);
-    assert_eq!(one, "tokens of k: expected 8, got 12");
-    assert_eq!(other, "keys of a chunk: expected 2, got 3");
-    let (one, _) = both(ErrorKind::Shape, Attend::new(), 0, 0);
-    assert_eq!(one, "tokens: expected at least 1, got 0");
+    for (tokens, expected) in [
+        ([6, 6], "tokens: expected a multiple of 4 places, got 6"),
+        ([8, 12], "tokens of k: expected 8, got 12"),
+        ([0, 0], "tokens: expected at least 1, got 0"),
+    ] {
+        let [queries, keys] = tokens;
+        assert_eq!(got(ErrorKind::Shape, attend(), queries, keys), expected);
+    }
 }
 
 #[test]
@@ -377,11 +329,4 @@ fn chunks_that_are_elsewhere_are_refused() {
     let halves = chunk(4, &cpu).map(|x| x.cast(DType::BF16));
     let message = refused(ErrorKind::Shape, forward(vec![chunk(4, &flex), halves]));
     assert_eq!(message, "dtype of a chunk: expected F32, got BF16");
-    let [q, k, v] = chunk(4, &flex.autodiff());
-    let recorded = GroupRing::new(group(1)).forward(&Attend::new(), q, k, v);
-    let message = refused(ErrorKind::Device, recorded);
-    assert_eq!(
-        message,
-        "device of q: expected one that records no gradients, got one that does"
-    );
 }

@@ -57,11 +57,19 @@ fn main() {
         add(topology, programs::of_one_chip(ElementType::BF16));
     }
     add(CHIPS[0], programs::of_one_chip(ElementType::F32));
-    let step = programs::training_step();
+    let step = |chips| {
+        let (name, program) = (
+            "decoder, training step, f32",
+            programs::training_step(chips),
+        );
+        programs::named(name, chips, program)
+    };
+    let one = step(1);
     for topology in CHIPS {
-        let name = "decoder, training step, f32";
-        add(topology, vec![programs::named(name, 1, step.clone())]);
+        add(topology, vec![one.clone()]);
     }
+    let (first, chips) = SEVERAL[0];
+    add(first, vec![step(chips)]);
     for (at, (topology, chips)) in SEVERAL.into_iter().enumerate() {
         add(topology, programs::of_chips(chips, at == 0));
     }
@@ -78,7 +86,11 @@ fn main() {
 fn compiled(plugin: Plugin, topology: &str, named: Named) -> Row {
     let of = Topology::create(plugin, topology, &[]);
     let of = of.unwrap_or_else(|error| panic!("{topology}: {error}"));
-    let options = CompileOptions::new(named.chips, 1).unwrap();
+    let options = CompileOptions::new(1, named.chips).unwrap();
+    let options = match named.chips {
+        1 => options,
+        _ => options.with_shardy(),
+    };
     let executable = of.compile(&named.program.text, &options);
     let executable = executable.unwrap_or_else(|error| panic!("{}: {error}", named.name));
     let memory: CompiledMemory = executable.memory().unwrap();
@@ -93,7 +105,6 @@ fn compiled(plugin: Plugin, topology: &str, named: Named) -> Row {
         topology: topology.to_owned(),
         program: named.name,
         devices: named.chips,
-        exchanged: named.program.exchanged_bytes,
         memory,
     }
 }

@@ -16,8 +16,6 @@ pub(crate) struct Row {
     pub(crate) topology: String,
     pub(crate) program: String,
     pub(crate) devices: usize,
-    /// Bytes exchanged between devices.
-    pub(crate) exchanged: u64,
     pub(crate) memory: CompiledMemory,
 }
 
@@ -27,16 +25,9 @@ impl Row {
     }
 
     /// The figures in MiB per device.
-    fn figures(&self) -> [f64; 6] {
+    fn figures(&self) -> [f64; 5] {
         let m = &self.memory;
-        let all = [
-            m.arguments,
-            m.outputs,
-            m.temporary,
-            m.code,
-            m.peak,
-            self.exchanged,
-        ];
+        let all = [m.arguments, m.outputs, m.temporary, m.code, m.peak];
         all.map(|bytes| bytes as f64 / f64::from(1 << 20))
     }
 }
@@ -64,7 +55,7 @@ impl Table {
             let cells: Vec<&str> = line.split(" | ").collect();
             let (key, figures) = cells.split_at_checked(3)?;
             let figures: Vec<f64> = figures.iter().filter_map(|f| f.parse().ok()).collect();
-            (figures.len() == 6).then(|| (key.join(" | "), figures))
+            (figures.len() == 5).then(|| (key.join(" | "), figures))
         });
         Ok(Self(rows.collect()))
     }
@@ -89,12 +80,10 @@ const HEAD: &str = "# Memory on TPUs
 
 What libtpu 0.0.51 plans for programs of this crate, compiled on a machine without a TPU: MiB on each device, of arguments,
 results, what the compiler calls temporary, the code, and the most at one time. The temporary part isn't everything between arguments and results: in many rows
-the peak exceeds the sum of the columns before it, and it is the peak that a device must have. The last column is what a device sends to others in
-a step, of an exchange in rounds if all rounds are needed. None of it has run on a TPU.
+the peak exceeds the sum of the columns before it, and it is the peak that a device must have. None of it has run on a TPU.
 
-The layer has 4096 tokens in all, H 512, F 2048, gated, K 2, and 8 experts, or one for each device where these are more. Experts
-are divided with an exchange in rounds of a quarter more rows than an even routing needs, unless it says one round, which
-takes the most rows that there can be. The FP8
+The layer has 4096 tokens in all, H 512, F 2048, gated, K 2, and 8 experts, or one for each device where these are more. Where
+experts have places, each place has as many of them as the others, and the devices of a place share the tokens. The FP8
 product is of 4096 x 512 with 512 x 2048 (E4M3, a scale for each row of weights); the transformer block has 8 sequences of
 512 tokens of 512 columns, 8 heads and 2048 hidden columns. The decoder's step is that of `moebius train` with its default
 sizes: forward, backward, clipping and optimizer, recorded from ordinary tensors on `xla:cpu`.
@@ -102,13 +91,13 @@ sizes: forward, backward, clipping and optimizer, recorded from ordinary tensors
 `MOEBIUS_BLESS=1 cargo test --workspace --features cpu,xla --test tpu_models` writes this table; without the variable
 figures must be within 10 % of it.
 
-| topology | devices | program | arguments | results | temporary | code | peak | sent |
-|---|---:|---|---:|---:|---:|---:|---:|---:|
+| topology | devices | program | arguments | results | temporary | code | peak |
+|---|---:|---|---:|---:|---:|---:|---:|
 ";
 
 /// Rewrites the table.
 pub(crate) fn write(rows: &[Row]) {
-    let mut lines: Vec<(String, [f64; 6])> =
+    let mut lines: Vec<(String, [f64; 5])> =
         rows.iter().map(|row| (row.key(), row.figures())).collect();
     lines.sort_by(|a, b| a.0.cmp(&b.0));
     let mut text = HEAD.to_owned();

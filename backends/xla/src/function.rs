@@ -106,7 +106,7 @@ impl CompiledFunction {
         });
         let random = lowered
             .random
-            .then(|| machine::random_state(machine, machine::entropy()));
+            .then(|| random_state(machine, machine::entropy()));
         Ok(Self {
             parameters: parameters.collect::<Result<_, RunError>>()?,
             random: random.transpose()?.map(Mutex::new),
@@ -129,7 +129,7 @@ impl CompiledFunction {
     /// [`RunError::Plugin`] when the plugin fails.
     pub fn seed(&self, seed: u64) -> Result<(), RunError> {
         if let Some(state) = &self.random {
-            let fresh = machine::random_state(&self.machine, seed)?;
+            let fresh = random_state(&self.machine, seed)?;
             *state.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
         Ok(())
@@ -174,6 +174,10 @@ impl CompiledFunction {
         let read = |(buffer, dtype): (&Arc<Buffer>, &DType)| machine::read(buffer, *dtype);
         results.iter().zip(&self.outputs).map(read).collect()
     }
+}
+
+fn random_state(machine: &Machine, seed: u64) -> Result<Arc<Buffer>, RunError> {
+    machine::upload(machine, &machine::random_state(seed))
 }
 
 /// Reads the values of a buffer, and waits for them.

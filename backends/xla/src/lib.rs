@@ -4,12 +4,11 @@
 //! |---|---|
 //! | [`stablehlo`] | programs as text: a builder with typed values |
 //! | [`custom`] | Moebius's own operations in StableHLO |
-//! | [`parallel`] | a layer over several devices |
 //! | [`lower`] | Burn's operations in StableHLO |
 //! | [`eager`] | ordinary tensors: operations are recorded and run as one program |
 //!
-//! [`open`] gives a device for ordinary tensors, [`mark_step`] ends a step of a loop over them, and a
-//! [`CompiledFunction`] is a captured function as one program. Plugins, devices and buffers come from [`moebius_pjrt`].
+//! [`open`] gives a device for ordinary tensors, [`place`] several as one, [`mark_step`] ends a step of a loop over them,
+//! and a [`CompiledFunction`] is a captured function as one program. Plugins, devices and buffers come from [`moebius_pjrt`].
 
 pub mod custom;
 pub mod eager;
@@ -17,12 +16,14 @@ mod function;
 pub mod lower;
 mod machine;
 mod open;
-pub mod parallel;
 mod record;
 pub mod stablehlo;
 
 pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use function::{Arguments, CompileError, CompiledFunction, Spec, download};
 pub use machine::{Machine, RunError, run, upload};
-pub use open::{OpenError, StepError, activity, client, configure, mark_step, open, programs};
+pub use open::{
+    OpenError, Placed, StepError, activity, client, configure, mark_step, mesh_of, open, place,
+    programs,
+};
 pub use record::{RecordError, dtype, element, record};

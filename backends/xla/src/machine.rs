@@ -1,11 +1,12 @@
-//! One device, for which programs are compiled and run, and buffers of Burn's data on it.
+//! The devices for which programs are compiled and run, and buffers of Burn's data on them.
 
 use crate::lower::{LowerError, value_type};
-use crate::stablehlo::Program;
+use crate::stablehlo::{Axis, Mesh, Program};
 use burn_backend::{BoolStore, DType, Shape, TensorData};
 use burn_ir::TensorId;
 use moebius_pjrt::{Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable};
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -39,10 +40,12 @@ pub enum RunError {
     Moved(String),
 }
 
-/// One device of a plugin, with the programs compiled for it.
+/// One device of a plugin, or several that run one program together, with the programs compiled for them.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    device: Device,
+    devices: Vec<Device>,
+    /// How programs are divided among several devices.
+    mesh: Option<Mesh>,
     options: CompileOptions,
     cache: Option<DiskCache>,
     /// Programs that are still held elsewhere, by a hash of their text.
@@ -57,12 +60,31 @@ impl Machine {
     /// [`moebius_pjrt::Error::CompileOptions`] when the device's id is negative.
     pub fn new(device: Device) -> Result<Self, moebius_pjrt::Error> {
         let options = CompileOptions::on_device(device.id())?;
-        Ok(Self {
-            device,
+        Ok(Self::of(vec![device], None, options))
+    }
+
+    /// Makes the machine whose programs XLA divides among `devices`, the devices of `mesh` by their numbers.
+    ///
+    /// # Errors
+    ///
+    /// [`moebius_pjrt::Error::CompileOptions`] unless there are as many different devices as the mesh has.
+    pub fn placed(devices: Vec<Device>, mesh: Mesh) -> Result<Self, moebius_pjrt::Error> {
+        let ids: Vec<i32> = devices.iter().map(Device::id).collect();
+        let options = CompileOptions::new(1, mesh.devices())?.with_devices(&ids)?;
+        Ok(match devices.len() {
+            1 => Self::of(devices, None, options),
+            _ => Self::of(devices, Some(mesh), options.with_shardy()),
+        })
+    }
+
+    fn of(devices: Vec<Device>, mesh: Option<Mesh>, options: CompileOptions) -> Self {
+        Self {
+            devices,
+            mesh,
             options,
             cache: None,
             programs: Arc::default(),
-        })
+        }
     }
 
     /// Keeps this machine's programs on disk between processes, in `cache`.
@@ -72,14 +94,19 @@ impl Machine {
         self
     }
 
-    /// The machine's device.
+    /// The machine's device; the first of several.
     pub fn device(&self) -> &Device {
-        &self.device
+        &self.devices[0]
     }
 
-    /// The client that the device belongs to.
+    /// How programs are divided among the machine's devices; `None` for one device.
+    pub fn mesh(&self) -> Option<Mesh> {
+        self.mesh
+    }
+
+    /// The client that the devices belong to.
     pub fn client(&self) -> &Client {
-        self.device.client()
+        self.device().client()
     }
 
     /// Compiles a program, or returns one of the same text that is still held.
@@ -105,10 +132,85 @@ impl Machine {
     fn programs(&self) -> MutexGuard<'_, HashMap<blake3::Hash, Weak<LoadedExecutable>>> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Copies values to the devices: all of them to each, or, if `divided`, to each the part of its place of experts.
+    ///
+    /// # Errors
+    ///
+    /// As for [`upload`].
+    pub(crate) fn spread(&self, data: &TensorData, divided: bool) -> Result<Vec<Buffer>, RunError> {
+        let (whole, bytes) = (value_type(data.shape(), data.dtype())?, bytes_of(data));
+        let devices = self.devices.iter().enumerate();
+        let buffers = devices.map(|(at, device)| match self.mesh.filter(|_| divided) {
+            Some(mesh) => {
+                let part = mesh.local(&whole, Some(Axis::Experts));
+                let from = mesh.place(Axis::Experts, at) * part.bytes();
+                Buffer::from_host(device, &part, &bytes[from..][..part.bytes()])
+            }
+            None => Buffer::from_host(device, &whole, &bytes),
+        });
+        Ok(buffers.collect::<Result<_, moebius_pjrt::Error>>()?)
+    }
+
+    /// Reads the values of a tensor from its buffers, as [`Machine::spread`] makes them, in Burn's `dtype`.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Plugin`] when the plugin fails.
+    pub(crate) fn gather(
+        &self,
+        buffers: &[Buffer],
+        divided: bool,
+        dtype: DType,
+    ) -> Result<TensorData, RunError> {
+        let Some(mesh) = self.mesh.filter(|_| divided) else {
+            return read(&buffers[0], dtype);
+        };
+        let mut shape = buffers[0].dims().to_vec();
+        shape[0] *= mesh.places(Axis::Experts);
+        let mut bytes = Vec::new();
+        for (at, buffer) in buffers.iter().enumerate() {
+            if mesh.place(Axis::Data, at) == 0 {
+                bytes.extend(buffer.read()?);
+            }
+        }
+        Ok(values_of(bytes, shape, dtype))
+    }
+
+    /// Starts a program on all devices. Each argument and each result is a list of buffers, one for each device; the
+    /// arguments whose indices are in `kept` aren't donated.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`].
+    pub(crate) fn run_all(
+        &self,
+        executable: &LoadedExecutable,
+        arguments: &[Vec<Buffer>],
+        kept: &[usize],
+    ) -> Result<Vec<Vec<Buffer>>, RunError> {
+        let place = |device: &Device| self.devices.iter().position(|own| own == device);
+        let places = executable.devices();
+        let places = places.iter().map(|device| {
+            place(device).unwrap_or_else(|| unreachable!("a program runs where it is compiled for"))
+        });
+        let places: Vec<usize> = places.collect();
+        let of_device = |at: &usize| arguments.iter().map(|argument| &argument[*at]).collect();
+        let lists: Vec<Vec<&Buffer>> = places.iter().map(of_device).collect();
+        let made = executable.execute_sharded(&lists, Donate::AllBut(kept))?;
+        let mut made: Vec<(usize, Vec<Buffer>)> = places.into_iter().zip(made).collect();
+        made.sort_by_key(|(place, _)| *place);
+        let mut results = vec![Vec::with_capacity(made.len()); executable.outputs().len()];
+        for (_, buffers) in made {
+            let pairs = results.iter_mut().zip(buffers);
+            pairs.for_each(|(result, buffer)| result.push(buffer));
+        }
+        Ok(results)
+    }
 }
 
 /// Compiles a program, or takes it from the disk cache.
-pub(crate) fn compile(
+fn compile(
     client: &Client,
     cache: Option<&DiskCache>,
     options: &CompileOptions,
@@ -154,36 +256,41 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 /// the plugin fails.
 pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunError> {
     let ty = value_type(data.shape(), data.dtype())?;
-    let bytes = data.as_bytes();
-    let device = machine.device();
-    let buffer = match data.dtype() {
-        // Burn has a word for each boolean; a buffer has a byte.
-        DType::Bool(BoolStore::U32) => {
-            let words = bytes.chunks(4);
-            let bytes: Vec<u8> = words.map(|word| u8::from(word != [0; 4])).collect();
-            Buffer::from_host(device, &ty, &bytes)?
-        }
-        _ => Buffer::from_host(device, &ty, bytes)?,
-    };
+    let buffer = Buffer::from_host(machine.device(), &ty, &bytes_of(data))?;
     Ok(Arc::new(buffer))
 }
 
-/// Reads the values of a buffer as Burn's `dtype`.
-pub(crate) fn read(buffer: &Buffer, dtype: DType) -> Result<TensorData, RunError> {
-    let shape: Vec<usize> = buffer.dims().to_vec();
-    let mut bytes = buffer.read()?;
+/// The bytes of values as buffers hold them. Burn may have a word for each boolean; a buffer has a byte.
+fn bytes_of(data: &TensorData) -> Cow<'_, [u8]> {
+    let bytes = data.as_bytes();
+    match data.dtype() {
+        DType::Bool(BoolStore::U32) => {
+            let words = bytes.chunks(4);
+            words.map(|word| u8::from(word != [0; 4])).collect()
+        }
+        _ => bytes.into(),
+    }
+}
+
+/// Values in Burn's `dtype` from the bytes of a buffer.
+fn values_of(mut bytes: Vec<u8>, shape: Vec<usize>, dtype: DType) -> TensorData {
     if dtype == DType::Bool(BoolStore::U32) {
         bytes = bytes
             .into_iter()
             .flat_map(|byte| u32::from(byte).to_le_bytes())
             .collect();
     }
-    Ok(TensorData::from_bytes_vec(bytes, Shape::from(shape), dtype))
+    TensorData::from_bytes_vec(bytes, Shape::from(shape), dtype)
+}
+
+/// Reads the values of a buffer as Burn's `dtype`.
+pub(crate) fn read(buffer: &Buffer, dtype: DType) -> Result<TensorData, RunError> {
+    Ok(values_of(buffer.read()?, buffer.dims().to_vec(), dtype))
 }
 
 /// The initial state of the random number generator for `seed`.
-pub(crate) fn random_state(machine: &Machine, seed: u64) -> Result<Arc<Buffer>, RunError> {
-    upload(machine, &TensorData::new(vec![seed, 0], [2]))
+pub(crate) fn random_state(seed: u64) -> TensorData {
+    TensorData::new(vec![seed, 0], [2])
 }
 
 /// A number that can't be guessed from outside the process: the standard library seeds its hashers from the system's

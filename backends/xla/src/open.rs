@@ -1,14 +1,14 @@
-//! Opening a platform's devices for ordinary tensors, the global settings of Burn that these need, and the end of a
-//! step.
+//! Opening a platform's devices for ordinary tensors, one by one or several together, the global settings of Burn that
+//! these need, and the end of a step.
 
 use crate::eager::{Activity, Recorder, serve};
 use crate::machine::Machine;
-use crate::stablehlo::Program;
+use crate::stablehlo::{Mesh, Program};
 use burn::remote::RemoteHost;
 use burn::tensor::{DType, Device};
 use burn_std::config::remote::RemoteConfig;
 use burn_std::config::{BurnConfig, RuntimeConfig};
-use moebius_pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
+use moebius_pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin, Value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -103,18 +103,9 @@ fn opened(platform: Platform) -> Result<Opened, OpenError> {
     if let Some(opened) = all.get(&platform) {
         return Ok(opened.clone());
     }
-    configure();
-    if !operations_travel_alone() {
-        return Err(OpenError::Settings);
-    }
-    let environment = Environment::from_process();
-    let cache = DiskCache::of(&environment)?;
+    let (environment, cache) = prepared()?;
     let client = Client::new(Plugin::open(platform, &environment)?, &[])?;
-    let recorder = |device| {
-        let caches = cache.iter().cloned();
-        let machine = caches.fold(Machine::new(device)?, Machine::with_cache);
-        Ok(Arc::new(Recorder::new(machine)))
-    };
+    let recorder = |device| Ok(recording(Machine::new(device)?, cache.as_ref()));
     let recorders = client.devices().into_iter().map(recorder);
     let recorders: Vec<Arc<Recorder>> = recorders.collect::<Result<_, Error>>()?;
     let opened = Opened {
@@ -124,6 +115,112 @@ fn opened(platform: Platform) -> Result<Opened, OpenError> {
     };
     all.insert(platform, opened.clone());
     Ok(opened)
+}
+
+/// Makes the settings that ordinary tensors need, and returns the environment and the folder of programs that it names.
+fn prepared() -> Result<(Environment, Option<DiskCache>), OpenError> {
+    configure();
+    if !operations_travel_alone() {
+        return Err(OpenError::Settings);
+    }
+    let environment = Environment::from_process();
+    let cache = DiskCache::of(&environment)?;
+    Ok((environment, cache))
+}
+
+/// The recorder of a machine that keeps its programs in `cache`.
+fn recording(machine: Machine, cache: Option<&DiskCache>) -> Arc<Recorder> {
+    let machine = cache
+        .cloned()
+        .into_iter()
+        .fold(machine, Machine::with_cache);
+    Arc::new(Recorder::new(machine))
+}
+
+/// Several devices of a platform that are one device for Burn: XLA divides its programs among them ([`place`]).
+#[derive(Clone)]
+pub struct Placed {
+    device: Device,
+    mesh: Mesh,
+    recorder: Arc<Recorder>,
+}
+
+/// The devices that were opened together, by platform, first device and mesh. They stay open until the process ends.
+static PLACED: Mutex<BTreeMap<(Platform, usize, Mesh), Placed>> = Mutex::new(BTreeMap::new());
+
+/// Opens the devices of `mesh` for Burn as one device, from device `first` of a platform on. Stacks of experts, and what is
+/// made of them, are divided among the places of experts; every device has all of any other tensor. Results are those of
+/// one device, up to the order of sums. Opening the same devices again gives the same device.
+///
+/// A tensor's values stay on the host until a program reads them first.
+///
+/// A processor offers any number of devices, which share its threads and are meant for trials.
+///
+/// # Errors
+///
+/// [`OpenError`], before anything runs; [`Error::NoSuchDevice`] when the platform has fewer devices.
+pub fn place(platform: Platform, first: usize, mesh: Mesh) -> Result<Placed, OpenError> {
+    let end = first.saturating_add(mesh.devices());
+    let (environment, cache) = prepared()?;
+    let mut all = PLACED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(placed) = all.get(&(platform, first, mesh)) {
+        return Ok(placed.clone());
+    }
+    let client = match platform {
+        Platform::Cpu => {
+            let devices = ("cpu_device_count", Value::Int(end as i64));
+            Client::new(Plugin::open(platform, &environment)?, &[devices])?
+        }
+        Platform::Tpu | Platform::Cuda => client(platform)?,
+    };
+    let devices = client.devices();
+    let devices = devices.get(first..end).ok_or(Error::NoSuchDevice {
+        index: end - 1,
+        count: devices.len(),
+    })?;
+    let recorder = recording(Machine::placed(devices.to_vec(), mesh)?, cache.as_ref());
+    let host = serve(std::slice::from_ref(&recorder))?;
+    let placed = Placed {
+        device: Device::remote_options(&host).device_index(0).init()?,
+        mesh,
+        recorder,
+    };
+    all.insert((platform, first, mesh), placed.clone());
+    Ok(placed)
+}
+
+/// The mesh of a device that [`place`] has opened; `None` for every other device.
+pub fn mesh_of(device: &Device) -> Option<Mesh> {
+    let all = PLACED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = all.values();
+    let placed = all.find(|placed| placed.device == *device);
+    placed.map(|placed| placed.mesh)
+}
+
+impl Placed {
+    /// The device for Burn: for ordinary tensors and modules, with gradients after [`Device::autodiff`].
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// As [`activity`].
+    pub fn activity(&self) -> Activity {
+        self.recorder.activity()
+    }
+
+    /// As [`programs`].
+    pub fn programs(&self) -> Vec<Arc<Program>> {
+        self.recorder.sources()
+    }
+
+    /// As [`mark_step`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`mark_step`].
+    pub fn mark_step(&self) -> Result<(), StepError> {
+        end_step(&self.device, &self.recorder)
+    }
 }
 
 /// The reason why a step can't be ended.
@@ -148,13 +245,17 @@ pub enum StepError {
 ///
 /// [`StepError`]. An error of the program itself shows when a result is read.
 pub fn mark_step(platform: Platform, index: usize) -> Result<(), StepError> {
-    let device = open(platform, index)?;
+    let recorder = recorder(platform, index)?;
+    end_step(&open(platform, index)?, &recorder)
+}
+
+fn end_step(device: &Device, recorder: &Recorder) -> Result<(), StepError> {
     let flushed = device.flush();
     flushed.map_err(|error| StepError::Unsent(format!("{error:?}")))?;
     // Burn's fusion holds operations back until a flush, and burn-remote until a request needs a reply, as this cheap
     // one does.
     device.supports_dtype(DType::F32);
-    recorder(platform, index)?.flush();
+    recorder.flush();
     Ok(())
 }
 

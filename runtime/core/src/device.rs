@@ -4,7 +4,8 @@ use crate::Error;
 use crate::check::element;
 use burn::backend::DispatchDevice;
 use burn::tensor::DType;
-use moebius_device::{Capability, Device, Found, Opened};
+use moebius_device::{Capability, Device, Found, Opened, Placement};
+use moebius_ops::Fault;
 use moebius_shaders::{DeviceElement, Unsupported};
 use std::sync::Arc;
 
@@ -14,6 +15,56 @@ use std::sync::Arc;
 /// [`ErrorKind::Open`](crate::ErrorKind::Open) when the driver or the device is missing, or this build lacks the device's feature.
 pub fn open(device: &Device) -> Result<burn::tensor::Device, Error> {
     on(&moebius_device::open(device)?)
+}
+
+/// Opens the devices of `placement` for Burn as one device, from `first` on: `xla:tpu:4` and `experts=2,data=2` open the TPUs 4 to 7. What
+/// runs there is divided by XLA, with the results of one device up to the order of sums: the experts of a layer, their gradients and the
+/// state of an optimizer for them among `experts` parts, tokens among `data` parts. `xla:cpu` has any number of devices, which share the
+/// processor and are meant for trials.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for several devices that aren't XLA's, or when this build lacks it,
+/// [`ErrorKind::Open`](crate::ErrorKind::Open) when the plugin is missing, or there are fewer devices.
+pub fn open_placed(first: &Device, placement: Placement) -> Result<burn::tensor::Device, Error> {
+    if placement.devices() == 1 {
+        return open(first);
+    }
+    let Device::Xla(platform, index) = *first else {
+        let needs = "a device of XLA, such as `xla:cpu`";
+        return Err(Unsupported::new("a placement over several devices", needs, first).into());
+    };
+    #[cfg(feature = "xla")]
+    return crate::xla::open_placed(platform, index, placement);
+    #[cfg(not(feature = "xla"))]
+    {
+        let _ = (platform, index);
+        Err(not_built(first).into())
+    }
+}
+
+/// Checks that a device can divide the `experts` experts of a layer. Every device can that isn't several ([`open_placed`]).
+///
+/// # Errors
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) unless the number of experts is a multiple of the parts that the placement divides them
+/// into.
+pub fn check_experts(device: &burn::tensor::Device, experts: usize) -> Result<(), Error> {
+    let Some(places) = places_of_experts(device) else {
+        return Ok(());
+    };
+    let expected = format_args!("a multiple of the {places} places of experts");
+    let fits = experts.is_multiple_of(places);
+    Ok(Fault::Config.unless(fits, "experts", expected, experts)?)
+}
+
+/// The number of parts that a device divides the experts of a layer into; `None` for a device that isn't several.
+pub(crate) fn places_of_experts(device: &burn::tensor::Device) -> Option<usize> {
+    #[cfg(feature = "xla")]
+    return crate::xla::places_of_experts(device);
+    #[cfg(not(feature = "xla"))]
+    {
+        let _ = device;
+        None
+    }
 }
 
 /// Returns the Burn device of a device that is open already, such as a browser's.

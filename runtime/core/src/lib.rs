@@ -56,11 +56,9 @@ pub mod reduce;
 mod xla;
 
 pub use device::{
-    check_dtype, discover, keep_pace, largest_buffer, memory_free, memory_in_use,
-    memory_in_use_async, on, on_workers, open, release_memory,
+    check_dtype, check_experts, discover, keep_pace, largest_buffer, memory_free, memory_in_use,
+    memory_in_use_async, on, on_workers, open, open_placed, release_memory,
 };
 pub use error::{Error, ErrorKind};
 pub use large_pages::in_large_pages;
-pub use moebius_device::{Capability, Device};
-#[cfg(feature = "xla")]
-pub use xla::DeviceGroup;
+pub use moebius_device::{Capability, Device, Placement, PlacementError};

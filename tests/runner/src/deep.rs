@@ -185,7 +185,7 @@ const EMULATED: [(&str, &str, &str, f64); 8] = [
     ("xla_operations", "", "positions::", 100.0),
     ("xla_operations", "", "batch", 60.0),
     ("xla_operations", "", "where_it_lies", 120.0),
-    ("xla_parallel", "", "expert::", 120.0),
+    ("xla_operations", "", "placed::", 120.0),
 ];
 
 /// All deep jobs that this machine can run, except those on emulated cards.

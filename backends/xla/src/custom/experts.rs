@@ -26,6 +26,12 @@ use moebius_pjrt::ElementType::{F32, S32};
 use moebius_pjrt::TensorType;
 
 pub(super) fn lower(b: &Builder, operation: &Experts, inputs: &[Value]) -> Vec<Value> {
+    rounded(b, operation, inputs, sums(b, operation, inputs))
+}
+
+/// Appends the operation and returns its results before they are rounded to the type of x: all in f32, but for the
+/// first product that a forward pass keeps.
+pub(super) fn sums(b: &Builder, operation: &Experts, inputs: &[Value]) -> Vec<Value> {
     match operation {
         Experts::Forward { problem, keep } => forward(b, problem, *keep, inputs),
         Experts::Backward {
@@ -35,6 +41,28 @@ pub(super) fn lower(b: &Builder, operation: &Experts, inputs: &[Value]) -> Vec<V
             ..
         } => backward(b, problem, (*x, *weights), inputs),
     }
+}
+
+/// The results of [`sums`] in the types of the operation's results.
+pub(super) fn rounded(
+    b: &Builder,
+    operation: &Experts,
+    inputs: &[Value],
+    sums: Vec<Value>,
+) -> Vec<Value> {
+    // The gradient of router weights stays f32.
+    let (x, of_weights) = match operation {
+        Experts::Forward { .. } => (inputs[0], None),
+        Experts::Backward { problem, x, .. } => {
+            (inputs[1], (!problem.dense).then_some(usize::from(*x)))
+        }
+    };
+    let dtype = b.element(x);
+    let round = |(at, sum): (usize, Value)| match of_weights {
+        Some(weights) if at == weights => sum,
+        _ => b.convert(sum, dtype),
+    };
+    sums.into_iter().enumerate().map(round).collect()
 }
 
 /// The slots of the sorted rows. A dense network has none: it has one row for each token.
@@ -130,8 +158,8 @@ fn through(b: &Builder, p: &Problem, pre: Value, dhidden: Value) -> Value {
     b.concatenate(&[b.mul(b.mul(dhidden, up), slope), dup], 1)
 }
 
-/// Appends the forward pass: y and, with `keep`, the first product before its activation, which the backward pass
-/// reads; 0 past the last expert's rows.
+/// Appends the forward pass: y in f32 and, with `keep`, the first product before its activation, which the backward pass
+/// reads, in the type of x; 0 past the last expert's rows.
 fn forward(b: &Builder, p: &Problem, keep: bool, inputs: &[Value]) -> Vec<Value> {
     let (x, dtype) = (inputs[0], b.element(inputs[0]));
     let (slots, segments, stacks) = Slots::of(b, p, &inputs[1..]);
@@ -151,8 +179,7 @@ fn forward(b: &Builder, p: &Problem, keep: bool, inputs: &[Value]) -> Vec<Value>
         results
     });
     let weights = slots.as_ref().map(|slots| slots.weights);
-    let y = to_tokens(b, p, slots.as_ref(), results[0], weights);
-    results[0] = b.convert(y, dtype);
+    results[0] = to_tokens(b, p, slots.as_ref(), results[0], weights);
     results
 }
 
@@ -213,10 +240,9 @@ fn block_gradients(
 }
 
 /// Appends the backward pass: gradients of x and of the experts' weights as far as `needed` says, and of the router
-/// weights if there are any. The operands are dy, those of the forward pass, and the first product if it was kept.
+/// weights if there are any, in f32. The operands are dy, those of the forward pass, and the first product if it was kept.
 fn backward(b: &Builder, p: &Problem, needed: (bool, bool), inputs: &[Value]) -> Vec<Value> {
     let (dy, x) = (inputs[0], inputs[1]);
-    let dtype = b.element(x);
     let (slots, segments, stacks) = Slots::of(b, p, &inputs[2..]);
     let (stacks, pre) = stacks.split_at(if p.bias { 4 } else { 2 });
     let slots = slots.as_ref();
@@ -250,13 +276,13 @@ fn backward(b: &Builder, p: &Problem, needed: (bool, bool), inputs: &[Value]) ->
     let (dots, dx) = rows.split_at(usize::from(slots.is_some()));
     let mut gradients = Vec::new();
     if let Some(dx) = dx.first() {
-        gradients.push(b.convert(to_tokens(b, p, slots, *dx, None), dtype));
+        gradients.push(to_tokens(b, p, slots, *dx, None));
     }
     if let (Some(slots), Some(dots)) = (slots, dots.first()) {
         let shape = [p.routing.tokens(), p.routing.top_k()];
         gradients.push(to_slots(b, *dots, slots.positions, shape));
     }
-    gradients.extend(sums.iter().map(|sum| b.convert(*sum, dtype)));
+    gradients.extend(sums);
     gradients
 }
 

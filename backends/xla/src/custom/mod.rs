@@ -15,6 +15,7 @@
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `segment_attention.rs` | attention within a sequence |
 //! | `quantize.rs` | FP8 casts, codes and scales of matrices, and back |
+//! | `placed.rs` | all of them over several devices |
 //! | `values.rs` | forms of values that lowerings share |
 
 pub(crate) mod attention;
@@ -22,13 +23,14 @@ mod experts;
 mod grouped_gemm;
 mod kv_cache;
 mod permute;
+mod placed;
 mod quantize;
 mod routing;
 mod segment_attention;
-pub(crate) mod values;
+mod values;
 
 pub use attention::Tiling;
-pub(crate) use permute::slot_keys;
+pub(crate) use placed::{experts_of, is_stack};
 
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::{GroupedGemm, Mismatch, Operation, Scalar, TensorInfo};
@@ -84,6 +86,11 @@ pub enum CallError {
         /// The tensor's type.
         got: TensorType,
     },
+    /// Experts over several devices keep nothing for a backward pass; holds the operation's name.
+    #[error(
+        "{0} over several devices expected the first product to be computed again, got it kept"
+    )]
+    Kept(&'static str),
 }
 
 /// Packs a description into words: its length in bytes, then JSON.
@@ -159,21 +166,37 @@ pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<Tenso
     Ok(signature.results.iter().map(type_of).collect())
 }
 
-/// Appends the operation and returns its results, in the types of the description.
+/// Appends the operation and returns its results, in the types of the description. Where the program has a
+/// [mesh](Builder::mesh), the operation is divided among its devices.
 ///
 /// # Errors
 ///
 /// As for [`outputs`], and [`CallError::Tensor`] when a result takes its type from an operand whose type differs from
-/// the description.
+/// the description. Over several devices also [`CallError::Sizes`] when the places of experts don't divide them evenly,
+/// and [`CallError::Kept`].
 pub fn lower(
     operation: &Operation,
     b: &Builder,
     inputs: &[Value],
 ) -> Result<Vec<Value>, CallError> {
-    lower_tiled(operation, b, inputs, Tiling::default())
+    lower_divided(operation, b, inputs, false)
 }
 
-/// As [`lower`], with the blocks in which attention under score rules is computed.
+/// As [`lower`]; `divided` says whether the first operand is divided among the places of experts.
+pub(crate) fn lower_divided(
+    operation: &Operation,
+    b: &Builder,
+    inputs: &[Value],
+    divided: bool,
+) -> Result<Vec<Value>, CallError> {
+    let Some(mesh) = b.mesh() else {
+        return lower_tiled(operation, b, inputs, Tiling::default());
+    };
+    outputs(operation, &b.types(inputs))?;
+    placed::lower(b, &mesh, operation, inputs, divided)
+}
+
+/// As [`lower`] on one device, with the blocks in which attention under score rules is computed.
 ///
 /// # Errors
 ///

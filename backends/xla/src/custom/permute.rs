@@ -66,7 +66,7 @@ fn kept(b: &Builder, p: &Problem, [keys, weights, capacities]: [Value; 3]) -> Va
         b.or(earlier, heavier)
     });
     let (key, slot) = (sorted[0], sorted[2]);
-    let first = b.take(offsets(b, p, keys), key);
+    let first = b.take(offsets(b, keys, p.experts()), key);
     let rank = b.sub(b.iota(TensorType::new([p.slots()], U32), 0), first);
     let none = b.splat(0.0, TensorType::new([1], U32));
     let taken = b.lt(rank, b.take(b.concatenate(&[capacities, none], 0), key));
@@ -75,15 +75,15 @@ fn kept(b: &Builder, p: &Problem, [keys, weights, capacities]: [Value; 3]) -> Va
 }
 
 /// The number of keys smaller than each of 0 … E, ui32 \[E+1\].
-fn offsets(b: &Builder, p: &Problem, keys: Value) -> Value {
-    let ty = TensorType::new([p.experts() + 1, p.slots()], U32);
+fn offsets(b: &Builder, keys: Value, experts: usize) -> Value {
+    let ty = TensorType::new([experts + 1, b.shape(keys)[0]], U32);
     let below = b.lt(along(b, keys, &ty.shape, 1), b.iota(ty, 0));
     b.sum(b.convert(below, U32), &[1])
 }
 
 /// The key of each slot, ui32 \[S\]: its expert, or E if a capacity drops the slot or no expert was found. The operands
 /// are weights, indices, and mask and factors if there are any.
-pub(crate) fn slot_keys(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Value {
+fn slot_keys(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Value {
     let (slots, experts) = (p.slots(), p.experts());
     let flat = |b: &Builder, x| b.reshape(x, &[slots]);
     let (weights, indices) = (flat(b, inputs[0]), flat(b, inputs[1]));
@@ -106,17 +106,23 @@ fn sort(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Vec<Value> {
         let zeros = |b: &Builder, len| b.splat(0.0, TensorType::new([len], S32));
         return [0, experts + 1, 0, 1].map(|len| zeros(b, len)).to_vec();
     }
-    let keys = slot_keys(b, p, mask, inputs);
-    let slot = b.iota(TensorType::new([slots], S32), 0);
-    let sorted = b.sort(&[keys, slot], 0, |b, pairs| b.lt(pairs[0], pairs[1]));
-    let order = sorted[1];
-    let offsets = b.convert(offsets(b, p, keys), S32);
-    let nowhere = b.splat_like(-1.0, slot);
-    let positions = b.put(nowhere, order, slot, None);
-    let positions = b.select(b.lt(keys, experts as f64), positions, nowhere);
+    let [order, offsets, positions] = sorted(b, slot_keys(b, p, mask, inputs), experts);
     let kept = b.slice_dim(offsets, 0, experts..experts + 1);
     let all = b.splat_like(slots as f64, kept);
     vec![order, offsets, positions, b.sub(all, kept)]
+}
+
+/// Sorts slots by their keys, ui32 \[S\], E for a slot without an expert: order \[S\], offsets \[E+1\] and positions
+/// \[S\], i32.
+pub(super) fn sorted(b: &Builder, keys: Value, experts: usize) -> [Value; 3] {
+    let slot = b.iota(b.ty(keys).with_element(S32), 0);
+    let sorted = b.sort(&[keys, slot], 0, |b, pairs| b.lt(pairs[0], pairs[1]));
+    let order = sorted[1];
+    let offsets = b.convert(offsets(b, keys, experts), S32);
+    let nowhere = b.splat_like(-1.0, slot);
+    let positions = b.put(nowhere, order, slot, None);
+    let positions = b.select(b.lt(keys, experts as f64), positions, nowhere);
+    [order, offsets, positions]
 }
 
 /// Whether each of the first `rows` sorted rows has an expert.

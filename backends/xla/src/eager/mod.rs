@@ -10,11 +10,14 @@
 //! Each thread has its own recording. A recording runs when the thread reads a result, waits, seeds, or marks the end
 //! of a step ([`crate::mark_step`]): it becomes one program, compiled once for all recordings of the same structure. A
 //! training step that ends by reading its loss is one program: forward, backward and optimizer.
+//!
+//! Over several devices a program is the same, and XLA divides it among them (`stored.rs` has how tensors lie there).
 
 mod client;
 mod programs;
 mod recorder;
 mod recording;
+mod stored;
 
 pub(crate) use client::serve;
 pub use client::{XlaBackend, XlaBridge, XlaChannel, XlaClient, XlaDevice};

@@ -1,12 +1,13 @@
 //! Compiled programs, found by the structure of a recording.
 
 use super::recording::{Canonical, Structure};
-use crate::lower::{Source, tensor_type};
-use crate::machine::{self, Machine, RunError};
+use super::stored::{self, Stored};
+use crate::lower::{Divided, Source, tensor_type};
+use crate::machine::{Machine, RunError};
 use crate::stablehlo::Program;
 use burn_backend::{DType, TensorData};
 use burn_ir::OperationIr;
-use moebius_pjrt::{Buffer, ElementType, LoadedExecutable};
+use moebius_pjrt::{ElementType, LoadedExecutable};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -40,13 +41,15 @@ pub(super) struct CompiledStructure {
     source: Arc<Program>,
     /// Whether the program may overwrite each input. An input that is still needed is copied first.
     consumed: Vec<bool>,
+    /// Whether each place of experts has a part of each argument, and of each result.
+    divided: (Vec<bool>, Vec<bool>),
     /// The dtype of the scalars.
     scalars: DType,
     random: bool,
 }
 
 /// The results of a run, and the new state of the random number generator.
-type Results = (Vec<Arc<Buffer>>, Option<Arc<Buffer>>);
+type Results = (Vec<Arc<Stored>>, Option<Arc<Stored>>);
 
 /// The lines of StableHLO whose programs are kept. On a processor each kernel takes three memory mappings, up to half a
 /// mapping for each line, and Linux allows a process 65530; beyond that the compiler ends the process.
@@ -73,24 +76,26 @@ impl Programs {
         self.compiled
     }
 
-    /// The program of a structure, compiled if there is none yet.
+    /// The program of a structure, compiled if there is none yet that takes `inputs` as they lie on the devices.
     pub(super) fn get(
         &mut self,
         machine: &Machine,
         canonical: &Canonical,
+        inputs: &[Arc<Stored>],
     ) -> Result<Arc<CompiledStructure>, RunError> {
         self.uses += 1;
+        let given: Vec<bool> = inputs.iter().map(|input| input.is_divided()).collect();
         let known = self.known.entry(canonical.structure.hash()).or_default();
         let place = known
             .iter()
-            .position(|k| k.structure == canonical.structure);
+            .position(|k| k.structure == canonical.structure && k.program.takes(&given));
         if let Some(known) = place.and_then(|place| known.get_mut(place)) {
             known.used = self.uses;
             if !known.settled_otherwise(&canonical.consumed) {
                 return Ok(known.program.clone());
             }
         }
-        let program = Arc::new(CompiledStructure::new(machine, canonical)?);
+        let program = Arc::new(CompiledStructure::new(machine, canonical, &given)?);
         self.compiled += 1;
         let entry = Known {
             used: self.uses,
@@ -158,10 +163,19 @@ impl Known {
 }
 
 impl CompiledStructure {
-    fn new(machine: &Machine, canonical: &Canonical) -> Result<Self, RunError> {
+    /// Compiles the program; `given` says of each input whether each place of experts has a part already.
+    fn new(machine: &Machine, canonical: &Canonical, given: &[bool]) -> Result<Self, RunError> {
         let (structure, consumed) = (&canonical.structure, canonical.consumed.clone());
         let (dtype, element) = scalar_type(canonical);
         let inputs = structure.inputs.iter();
+        let divided = machine.mesh().map(|mesh| {
+            let given = inputs.clone().zip(given).filter(|(_, given)| **given);
+            let given = given.map(|(tensor, _)| tensor.id);
+            Divided::of(mesh, &structure.operations, given)
+        });
+        let is_divided = |id| divided.as_ref().is_some_and(|divided| divided.contains(id));
+        let mut arguments: Vec<bool> = inputs.clone().map(|t| is_divided(t.id)).collect();
+        let mut results: Vec<bool> = structure.outputs.iter().map(|id| is_divided(*id)).collect();
         let source = Source {
             inputs: inputs
                 .map(|tensor| Ok((tensor.id, tensor_type(tensor)?)))
@@ -170,22 +184,34 @@ impl CompiledStructure {
             outputs: &structure.outputs,
             scalars: (canonical.scalars.len(), element),
             donated: (0..consumed.len()).filter(|i| consumed[*i]).collect(),
+            divided: divided.as_ref(),
         };
         let (lowered, _) = source.lower()?;
+        // The state of the random number generator and the scalars are whole.
+        arguments.resize(lowered.program.inputs.len(), false);
+        results.resize(lowered.program.outputs.len(), false);
         Ok(Self {
             executable: machine.compile(&lowered.program)?,
             source: Arc::new(lowered.program),
             consumed,
+            divided: (arguments, results),
             scalars: dtype,
             random: lowered.random,
         })
+    }
+
+    /// Whether the program takes inputs of which each place of experts has a part where `given` says so. A tensor that is
+    /// divided stays so; any other is divided for the program if need be.
+    fn takes(&self, given: &[bool]) -> bool {
+        let mut inputs = given.iter().zip(&self.divided.0);
+        inputs.all(|(given, divided)| !given || *divided)
     }
 
     /// Runs the program: its results, and the new state of the random number generator if the program draws numbers.
     pub(super) fn run(
         &self,
         machine: &Machine,
-        (mut inputs, random): (Vec<Arc<Buffer>>, Arc<Buffer>),
+        (mut inputs, random): (Vec<Arc<Stored>>, Arc<Stored>),
         scalars: &[f64],
     ) -> Result<Results, RunError> {
         if self.random {
@@ -194,9 +220,11 @@ impl CompiledStructure {
         if !scalars.is_empty() {
             let shape = [scalars.len()];
             let data = TensorData::new(scalars.to_vec(), shape).convert_dtype(self.scalars);
-            inputs.push(machine::upload(machine, &data)?);
+            inputs.push(Arc::new(Stored::on_each(machine, &data)?));
         }
-        let mut results = machine::run(&self.executable, inputs)?;
+        let (arguments, results) = &self.divided;
+        let divided = (arguments.as_slice(), results.as_slice());
+        let mut results = stored::run(machine, &self.executable, &inputs, divided)?;
         let random = if self.random { results.pop() } else { None };
         Ok((results, random))
     }

@@ -2,6 +2,7 @@
 
 use super::super::recording::tests::tensor;
 use super::*;
+use crate::machine::random_state;
 use burn_backend::Shape;
 use burn_ir::{NumericOperationIr, ScalarIr, ScalarOpIr, TensorStatus};
 use moebius_pjrt::Platform;
@@ -21,13 +22,15 @@ fn tripled(programs: &mut Programs, machine: &Machine, size: usize) {
             out: tensor(2, TensorStatus::NotInit),
         }),
     )]);
-    let program = programs.get(machine, &canonical).unwrap();
     let x: Vec<f32> = (0..size).map(|i| i as f32).collect();
-    let x = machine::upload(machine, &TensorData::new(x, [size])).unwrap();
-    let random = machine::random_state(machine, 1).unwrap();
-    let arguments = (vec![x], random);
-    let (results, _) = program.run(machine, arguments, &canonical.scalars).unwrap();
-    let y = machine::read(&results[0], DType::F32).unwrap();
+    let x = Stored::new(machine, TensorData::new(x, [size])).unwrap();
+    let random = Stored::on_each(machine, &random_state(1)).unwrap();
+    let (inputs, random) = (vec![Arc::new(x)], Arc::new(random));
+    let program = programs.get(machine, &canonical, &inputs).unwrap();
+    let (results, _) = program
+        .run(machine, (inputs, random), &canonical.scalars)
+        .unwrap();
+    let y = results[0].read(machine, DType::F32).unwrap();
     let expected: Vec<f32> = (0..size).map(|i| 3.0 * i as f32).collect();
     assert_eq!(y.try_to_vec::<f32>().unwrap(), expected);
 }

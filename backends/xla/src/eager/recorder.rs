@@ -2,13 +2,14 @@
 
 use super::programs::Programs;
 use super::recording::{Piece, Recording, Slot};
+use super::stored::Stored;
 use crate::machine::{self, Machine, RunError, panic_text};
 use crate::stablehlo::Program;
 use burn_backend::TensorData;
 use burn_ir::{GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
 use burn_router::Graph;
 use burn_std::id::StreamId;
-use moebius_pjrt::{Buffer, Event};
+use moebius_pjrt::Event;
 use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,7 +33,7 @@ struct State {
     programs: Programs,
     graphs: HashMap<GraphId, Graph>,
     random: Slot,
-    /// The runs that haven't been waited for, each by the event of its first result, because a run's results come
+    /// The runs that haven't been waited for, each by the events of its first result, because a run's results come
     /// together. The results themselves aren't held, so that the next run may overwrite those of dropped tensors.
     unfinished: Vec<Result<Event, RunError>>,
     runs: u64,
@@ -47,6 +48,10 @@ pub struct Activity {
     pub runs: u64,
 }
 
+fn random_state(machine: &Machine, seed: u64) -> Slot {
+    Stored::on_each(machine, &machine::random_state(seed)).map(Arc::new)
+}
+
 /// The number of operations at which a recording runs in any case: longer programs take minutes to compile.
 const LONGEST: usize = 1 << 14;
 
@@ -57,7 +62,7 @@ impl Recorder {
             slots: FxHashMap::default(),
             programs: Programs::default(),
             graphs: HashMap::new(),
-            random: machine::random_state(&machine, machine::entropy()),
+            random: random_state(&machine, machine::entropy()),
             unfinished: Vec::new(),
             runs: 0,
         };
@@ -78,9 +83,9 @@ impl Recorder {
 
     /// Makes a tensor of `data` on the device.
     pub(super) fn upload(&self, data: TensorData) -> TensorId {
-        let buffer = machine::upload(&self.machine, &data);
+        let stored = Stored::new(&self.machine, data).map(Arc::new);
         let id = self.new_id();
-        self.state().slots.insert(id, buffer);
+        self.state().slots.insert(id, stored);
         id
     }
 
@@ -103,11 +108,10 @@ impl Recorder {
 
     /// Reads the values of a tensor, and runs what makes the tensor if need be.
     pub(super) fn read(&self, tensor: &TensorIr) -> Result<TensorData, RunError> {
-        let buffer = self.buffer(tensor)?;
-        machine::read(&buffer, tensor.dtype)
+        self.stored(tensor)?.read(&self.machine, tensor.dtype)
     }
 
-    fn buffer(&self, tensor: &TensorIr) -> Result<Arc<Buffer>, RunError> {
+    fn stored(&self, tensor: &TensorIr) -> Slot {
         let mut state = self.state();
         // Burn reads on a thread of its own, so the tensor, not the current stream, tells which recording has to run.
         state.settle(&self.machine, tensor.id);
@@ -151,7 +155,7 @@ impl Recorder {
         // Operations recorded before must not see the seed. The call doesn't say which stream seeds, so all of them
         // run.
         state.run_those(&self.machine, |_| true);
-        state.random = machine::random_state(&self.machine, seed);
+        state.random = random_state(&self.machine, seed);
     }
 
     pub(super) fn alias(&self, new: TensorId, source: TensorId) {
@@ -276,13 +280,13 @@ impl State {
         self.slots.extend(outputs.into_iter().zip(slots));
     }
 
-    fn execute(&mut self, machine: &Machine, piece: Piece) -> Result<Vec<Arc<Buffer>>, RunError> {
+    fn execute(&mut self, machine: &Machine, piece: Piece) -> Result<Vec<Arc<Stored>>, RunError> {
         let Piece { canonical, inputs } = piece;
         if canonical.outputs.is_empty() {
             return Ok(Vec::new());
         }
         let inputs = inputs?;
-        let program = self.programs.get(machine, &canonical)?;
+        let program = self.programs.get(machine, &canonical, &inputs)?;
         let random = self.random.clone()?;
         let (results, random) = program.run(machine, (inputs, random), &canonical.scalars)?;
         if let Some(random) = random {
@@ -293,10 +297,10 @@ impl State {
     }
 
     /// Counts a run. Finished runs are removed from a long list, which programs that never wait would let grow.
-    fn note(&mut self, results: &[Arc<Buffer>]) {
+    fn note(&mut self, results: &[Arc<Stored>]) {
         self.runs += 1;
-        let first = results.first().map(|buffer| Ok(buffer.ready()?));
-        self.unfinished.extend(first);
+        let first = results.first().map(|stored| stored.ready());
+        self.unfinished.extend(first.into_iter().flatten());
         if self.unfinished.len() > 1024 {
             let running = |run: &Result<Event, RunError>| match run {
                 Ok(event) => !event.is_ready().unwrap_or(false),

@@ -1,16 +1,16 @@
 //! Recordings of streams, and their canonical form, which leaves out what changes from step to step: the numbers of
 //! tensors and the float scalars.
 
+use super::stored::Stored;
 use crate::lower::takes_scalars;
 use crate::machine::RunError;
 use burn_ir::{IrVisitorMut, OperationIr, ScalarIr, TensorId, TensorIr, TensorStatus};
-use moebius_pjrt::Buffer;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The place of a tensor: a buffer, or the error of the run that should have made it.
-pub(super) type Slot = Result<Arc<Buffer>, RunError>;
+/// The place of a tensor: its values, or the error of the run that should have made it.
+pub(super) type Slot = Result<Arc<Stored>, RunError>;
 
 /// The operations of one stream that haven't run, in order. Each thread is a stream, unless it chooses another.
 ///
@@ -29,7 +29,7 @@ pub(super) struct Recording {
 /// The part of a recording that runs as one program, with its inputs.
 pub(super) struct Piece {
     pub(super) canonical: Canonical,
-    pub(super) inputs: Result<Vec<Arc<Buffer>>, RunError>,
+    pub(super) inputs: Result<Vec<Arc<Stored>>, RunError>,
 }
 
 impl Recording {

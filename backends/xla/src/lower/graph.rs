@@ -1,6 +1,6 @@
 //! Lowering of whole programs, from captured graphs and from recordings.
 
-use super::{LowerError, Lowering, draws, tensor_type, value_type};
+use super::{Divided, LowerError, Lowering, draws, tensor_type, value_type};
 use crate::stablehlo::{Builder, Program, Value};
 use burn::tensor::{CapturedGraph, TensorData};
 use burn_ir::{GraphIr, OperationIr, TensorId, TensorIr};
@@ -32,6 +32,8 @@ pub(crate) struct Source<'a> {
     pub(crate) scalars: (usize, ElementType),
     /// Indices of inputs that donate their memory, each to the first free result of its type.
     pub(crate) donated: Vec<usize>,
+    /// The tensors that lie divided on several devices; `None` for one device.
+    pub(crate) divided: Option<&'a Divided>,
 }
 
 impl Source<'_> {
@@ -40,10 +42,15 @@ impl Source<'_> {
     /// the last result. A vector of the scalars, if there are any, is the last argument.
     pub(crate) fn lower(self) -> Result<(Lowered, Vec<usize>), LowerError> {
         let random = self.operations.iter().any(draws);
-        let b = Builder::new();
+        let b = match self.divided {
+            Some(divided) => Builder::placed(divided.mesh()),
+            None => Builder::new(),
+        };
+        let divided = |id| self.divided.is_some_and(|divided| divided.contains(id));
         let mut lowering = Lowering::new(&b, None);
+        lowering.divided = self.divided;
         for (id, ty) in &self.inputs {
-            lowering.set(*id, b.argument(ty.clone()));
+            lowering.set(*id, b.argument_of(ty.clone(), divided(*id)));
         }
         let state = random.then(|| b.argument(TensorType::new([2], ElementType::U64)));
         lowering.random.set(state);
@@ -56,18 +63,21 @@ impl Source<'_> {
         let outputs = self.outputs.iter().map(|id| lowering.value(*id));
         let mut outputs = outputs.collect::<Result<Vec<Value>, _>>()?;
         outputs.extend(lowering.random());
+        let mut parts: Vec<bool> = self.outputs.iter().map(|id| divided(*id)).collect();
+        parts.resize(outputs.len(), false);
         let mut free: Vec<usize> = (0..self.outputs.len()).collect();
         let mut unused = Vec::new();
-        for index in self.donated {
-            let ty = self.inputs.get(index).map(|(_, ty)| ty);
-            let fits = |output: &usize| ty == Some(&b.ty(outputs[*output]));
+        for index in &self.donated {
+            let given = self.inputs.get(*index);
+            let given = given.map(|(id, ty)| (ty.clone(), divided(*id)));
+            let fits = |output: &usize| given == Some((b.ty(outputs[*output]), parts[*output]));
             match free.iter().position(fits) {
-                Some(place) => b.donate(index, free.remove(place)),
-                None => unused.push(index),
+                Some(place) => b.donate(*index, free.remove(place)),
+                None => unused.push(*index),
             }
         }
         let lowered = Lowered {
-            program: b.finish(&outputs),
+            program: b.finish_divided(&outputs, &parts),
             constants: Vec::new(),
             random,
         };
@@ -106,6 +116,7 @@ pub fn graph_donating(captured: &CapturedGraph, donated: &[usize]) -> Result<Low
         outputs: &graph.outputs,
         scalars: (0, ElementType::F32),
         donated: donated.to_vec(),
+        divided: None,
     };
     // Only inputs of the graph can be donated, not its constants.
     let constant = donated.iter().find(|index| **index >= graph.inputs.len());

@@ -12,7 +12,9 @@
 //! | `numeric.rs` | `NumericOperationIr` |
 //! | `float.rs` | `FloatOperationIr`, `ActivationOperationIr`, random numbers |
 //! | `module/` | `ModuleOperationIr` |
+//! | `divided.rs` | which tensors lie divided on several devices |
 
+mod divided;
 mod elements;
 mod float;
 mod graph;
@@ -21,6 +23,7 @@ mod module;
 mod numeric;
 mod operations;
 
+pub(crate) use divided::Divided;
 pub(crate) use graph::Source;
 pub use graph::{Lowered, graph, graph_donating};
 pub use operations::{Leaf, leaf, leaves};
@@ -75,6 +78,8 @@ pub struct Lowering<'a> {
     scalars: Option<Value>,
     /// Whether the scalars of the current operation are indices into `scalars`.
     numbered: bool,
+    /// The tensors that lie divided on several devices; `None` for one device.
+    divided: Option<&'a Divided>,
 }
 
 impl<'a> Lowering<'a> {
@@ -86,6 +91,7 @@ impl<'a> Lowering<'a> {
             random: Cell::new(random),
             scalars: None,
             numbered: false,
+            divided: None,
         }
     }
 
@@ -175,7 +181,9 @@ impl<'a> Lowering<'a> {
         let operation = custom::unpack(&words)?;
         let inputs = ir.inputs.iter().map(|tensor| self.get(tensor));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        Ok(custom::lower(&operation, self.b, &inputs)?)
+        let first = ir.inputs.first().zip(self.divided);
+        let divided = first.is_some_and(|(tensor, divided)| divided.contains(tensor.id));
+        Ok(custom::lower_divided(&operation, self.b, &inputs, divided)?)
     }
 
     /// A scalar repeated to a tensor of type `ty`; numbers are converted as by Rust's `as`.

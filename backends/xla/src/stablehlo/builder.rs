@@ -1,5 +1,6 @@
 //! Values, arguments, regions, loops, and the finished program.
 
+use super::{Axis, Mesh};
 use moebius_pjrt::{ElementType, TensorType};
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
@@ -17,6 +18,8 @@ impl fmt::Display for Value {
 struct Argument {
     value: Value,
     aliased: Option<usize>,
+    /// Whether each place of experts has a part of the argument.
+    divided: bool,
 }
 
 /// Builds one function.
@@ -32,7 +35,12 @@ pub struct Builder {
     depth: Cell<usize>,
     /// The number of floating-point operations of the matrix products so far.
     pub(super) flops: Cell<u64>,
-    pub(super) exchanged: Cell<u64>,
+    /// The devices; `None` for one.
+    pub(super) mesh: Option<Mesh>,
+    /// Whether operations are appended to a part that every device computes for itself.
+    pub(super) inside: Cell<bool>,
+    /// The number of exchanges between devices so far.
+    pub(super) channels: Cell<u64>,
 }
 
 /// A finished module with one public function, `main`.
@@ -40,30 +48,47 @@ pub struct Builder {
 pub struct Program {
     /// The module's text.
     pub text: String,
-    /// The types of the arguments.
+    /// The types of the arguments on each device.
     pub inputs: Vec<TensorType>,
-    /// The types of the results.
+    /// The types of the results on each device.
     pub outputs: Vec<TensorType>,
     /// The number of floating-point operations of all matrix products: two for each multiply-add. A loop counts as one
     /// round, or as the rounds given to [`Builder::counted`].
     pub flops: u64,
-    /// The bytes that each device sends to the others of its group in the collectives; loops count as in `flops`. With
-    /// n devices, an all-to-all sends n − 1 of the n parts, an all-gather sends the tensor n − 1 times, and an
-    /// all-reduce sends 2·(n − 1)/n of the tensor (a reduce-scatter, then an all-gather), the least of any algorithm.
-    pub exchanged_bytes: u64,
 }
 
 impl Builder {
-    /// Starts an empty function.
+    /// Starts an empty function for one device.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends an argument to the function.
+    /// Starts an empty function that XLA cuts into one for each device of `mesh`.
+    pub fn placed(mesh: Mesh) -> Self {
+        Self {
+            mesh: Some(mesh),
+            ..Self::default()
+        }
+    }
+
+    /// The devices; `None` for one, and in a [`Builder::part`].
+    pub fn mesh(&self) -> Option<Mesh> {
+        self.mesh.filter(|_| !self.inside.get())
+    }
+
+    /// Appends an argument to the function. Every device has all of it.
     pub fn argument(&self, ty: TensorType) -> Value {
+        self.argument_of(ty, false)
+    }
+
+    /// Appends an argument whose first dimension is divided among the places of experts, if `divided`.
+    pub fn argument_of(&self, ty: TensorType, divided: bool) -> Value {
         let value = self.value(ty);
-        let (mut arguments, aliased) = (self.arguments.borrow_mut(), None);
-        arguments.push(Argument { value, aliased });
+        self.arguments.borrow_mut().push(Argument {
+            value,
+            aliased: None,
+            divided,
+        });
         value
     }
 
@@ -92,39 +117,62 @@ impl Builder {
         self.types.borrow()[value.0 as usize].element
     }
 
-    /// Finishes the function with these results, to run on one device.
+    /// Finishes the function with these results. Every device has all of each.
     pub fn finish(self, outputs: &[Value]) -> Program {
-        self.finish_replicated(outputs, 1)
+        self.finish_divided(outputs, &vec![false; outputs.len()])
     }
 
-    /// Finishes the function with these results, to run as `replicas` replicas on as many devices.
-    pub fn finish_replicated(self, outputs: &[Value], replicas: usize) -> Program {
+    /// Finishes the function with these results. Where `divided`, a result's first dimension is divided among the places
+    /// of experts.
+    pub fn finish_divided(self, outputs: &[Value], divided: &[bool]) -> Program {
         let arguments = self.arguments.borrow();
-        let inputs: Vec<TensorType> = arguments.iter().map(|a| self.ty(a.value)).collect();
-        let results = self.types(outputs);
-        let arguments = arguments.iter().zip(&inputs);
-        let arguments = arguments.map(|(Argument { value, aliased }, ty)| match aliased {
-            Some(output) => format!("{value}: {ty} {{tf.aliasing_output = {output} : i32}}"),
-            None => format!("{value}: {ty}"),
+        let inputs = arguments.iter().map(|a| self.lies(a.value, a.divided));
+        let (inputs, places): (Vec<_>, Vec<_>) = inputs.unzip();
+        let results = outputs.iter().zip(divided);
+        let results = results.map(|(value, divided)| self.lies(*value, *divided));
+        let (local, results): (Vec<_>, Vec<_>) = results.unzip();
+        let arguments = arguments.iter().zip(places);
+        let arguments = arguments.map(|(Argument { value, aliased, .. }, place)| {
+            let aliased = aliased.map(|output| format!("tf.aliasing_output = {output} : i32"));
+            let attributes = attributes([place, aliased]);
+            format!("{value}: {}{attributes}", self.ty(*value))
         });
+        let arguments = joined(arguments);
+        let types = self.types(outputs);
+        let results = types.iter().zip(results);
+        let results = joined(results.map(|(ty, place)| format!("{ty}{}", attributes([place]))));
+        let (partitions, mesh) = match self.mesh {
+            Some(mesh) => (mesh.devices(), mesh.declaration()),
+            None => (1, String::new()),
+        };
         let text = format!(
-            "module @moebius attributes {{mhlo.num_partitions = 1 : i32, mhlo.num_replicas = {replicas} : i32}} {{\n  \
-             func.func public @main({}) -> ({}) {{\n{}    return{}\n  }}\n}}\n",
-            joined(arguments),
-            joined(&results),
+            "module @moebius attributes {{mhlo.num_partitions = {partitions} : i32, mhlo.num_replicas = 1 : i32}} {{\n\
+             {mesh}  func.func public @main({arguments}) -> ({results}) {{\n{}    return{}\n  }}\n}}\n",
             self.text.borrow(),
-            operands_and_types(outputs, &results),
+            operands_and_types(outputs, &types),
         );
         Program {
             text,
             inputs,
-            outputs: results,
+            outputs: local,
             flops: self.flops.get(),
-            exchanged_bytes: self.exchanged.get(),
         }
     }
 
-    fn value(&self, ty: TensorType) -> Value {
+    /// The type of a value on each device, and the attribute that says how the value lies on them.
+    fn lies(&self, value: Value, divided: bool) -> (TensorType, Option<String>) {
+        let (ty, axis) = (self.ty(value), divided.then_some(Axis::Experts));
+        match self.mesh {
+            Some(mesh) => {
+                let sharding = Mesh::sharding(ty.rank(), axis);
+                let attribute = format!("sdy.sharding = #sdy.sharding{sharding}");
+                (mesh.local(&ty, axis), Some(attribute))
+            }
+            None => (ty, None),
+        }
+    }
+
+    pub(super) fn value(&self, ty: TensorType) -> Value {
         let mut types = self.types.borrow_mut();
         types.push(ty);
         Value((types.len() - 1) as u32)
@@ -172,9 +220,23 @@ impl Builder {
         values
     }
 
-    fn line(&self, line: impl fmt::Display) {
-        let indent = 4 + 2 * self.depth.get();
+    pub(super) fn line(&self, line: impl fmt::Display) {
+        let indent = self.indent();
         let _ = writeln!(self.text.borrow_mut(), "{:indent$}{line}", "");
+    }
+
+    /// The spaces before a line.
+    pub(super) fn indent(&self) -> usize {
+        4 + 2 * self.depth.get()
+    }
+
+    /// Calls `append` and returns the text of what it appends, which isn't appended, and its result.
+    pub(super) fn aside<T>(&self, append: impl FnOnce() -> T) -> (String, T) {
+        let outer = self.text.take();
+        self.depth.update(|depth| depth + 1);
+        let result = append();
+        self.depth.update(|depth| depth - 1);
+        (self.text.replace(outer), result)
     }
 
     /// The text of a region with arguments of `types`; `body` returns what the region returns.
@@ -183,17 +245,15 @@ impl Builder {
         types: &[TensorType],
         body: impl FnOnce(&Self, &[Value]) -> Vec<Value>,
     ) -> String {
-        let outer = self.text.take();
         let arguments: Vec<Value> = types.iter().map(|ty| self.value(ty.clone())).collect();
-        self.depth.update(|depth| depth + 1);
-        let results = body(self, &arguments);
-        self.line(format_args!(
-            "stablehlo.return{}",
-            operands_and_types(&results, &self.types(&results))
-        ));
-        self.depth.update(|depth| depth - 1);
-        let inner = self.text.replace(outer);
-        let indent = 4 + 2 * self.depth.get();
+        let (inner, ()) = self.aside(|| {
+            let results = body(self, &arguments);
+            self.line(format_args!(
+                "stablehlo.return{}",
+                operands_and_types(&results, &self.types(&results))
+            ));
+        });
+        let indent = self.indent();
         let arguments = joined(arguments.iter().map(|v| format!("{v}: {}", self.ty(*v))));
         format!(
             "{{\n{0:indent$}^bb0({arguments}):\n{inner}{0:indent$}}}",
@@ -202,7 +262,16 @@ impl Builder {
     }
 }
 
-fn operands_and_types(values: &[Value], types: &[TensorType]) -> String {
+/// Attributes after a type, in braces; nothing if there are none.
+fn attributes<const N: usize>(all: [Option<String>; N]) -> String {
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    match all.as_slice() {
+        [] => String::new(),
+        all => format!(" {{{}}}", all.join(", ")),
+    }
+}
+
+pub(super) fn operands_and_types(values: &[Value], types: &[TensorType]) -> String {
     match values {
         [] => String::new(),
         _ => format!(" {} : {}", joined(values), joined(types)),
@@ -246,13 +315,12 @@ impl Builder {
         results[2..].to_vec()
     }
 
-    /// Calls `append` and counts the floating-point operations and exchanged bytes of what it appends `rounds` times.
+    /// Calls `append` and counts the floating-point operations of what it appends `rounds` times.
     pub fn counted<T>(&self, rounds: u64, append: impl FnOnce(&Self) -> T) -> T {
-        let before = [self.flops.get(), self.exchanged.get()];
+        let before = self.flops.get();
         let result = append(self);
-        for (count, before) in [&self.flops, &self.exchanged].into_iter().zip(before) {
-            count.update(|after| before + (after - before) * rounds);
-        }
+        self.flops
+            .update(|after| before + (after - before) * rounds);
         result
     }
 }

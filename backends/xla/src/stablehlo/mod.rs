@@ -13,19 +13,19 @@
 //! | `reduce.rs` | reductions, cumulative sums, arg-max |
 //! | `contract.rs` | matrix products and convolutions |
 //! | `index.rs` | gather, scatter, sort |
-//! | `collective.rs` | exchange between devices |
+//! | `mesh.rs` | programs over several devices |
 
 mod builder;
-mod collective;
 mod contract;
 mod elementwise;
 mod index;
+mod mesh;
 mod reduce;
 mod shape;
 
 pub use builder::{Builder, Program, Value};
-pub use collective::ReplicaGroups;
 pub use contract::{Convolution, DotDims};
 pub use elementwise::{Along, Binary, Compare, Operand, Repeated, Unary};
 pub use index::{Gather, Scatter};
+pub use mesh::{Axis, Mesh};
 pub use reduce::{Reduction, Window};

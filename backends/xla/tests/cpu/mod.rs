@@ -29,7 +29,7 @@ impl Cpu {
         }
     }
 
-    /// Compiles a program for `devices` devices, or returns it if it has been compiled.
+    /// Compiles a program that is divided among `devices` devices, or returns it if it has been compiled.
     pub(crate) fn compile(
         &self,
         program: &Program,
@@ -39,7 +39,10 @@ impl Cpu {
         if let Some(known) = self.programs.lock().unwrap().get(&key) {
             return Ok(known.clone());
         }
-        let options = CompileOptions::new(devices, 1)?;
+        let options = match devices {
+            1 => CompileOptions::default(),
+            _ => CompileOptions::new(1, devices)?.with_shardy(),
+        };
         let inputs = program.inputs.clone();
         let text = &program.text;
         let compiled = Arc::new(match &self.cache {

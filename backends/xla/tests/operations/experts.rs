@@ -23,7 +23,7 @@ pub(crate) fn problem(tokens: usize, top_k: usize, experts: usize) -> Problem {
 }
 
 /// A dense network, i.e. one expert for all tokens, with a gate and biases.
-fn network(tokens: usize) -> Problem {
+pub(crate) fn network(tokens: usize) -> Problem {
     Problem {
         gated: true,
         bias: true,
@@ -160,7 +160,7 @@ fn check(batch: &Batch, tolerance: f64) {
 }
 
 /// The backward pass of a batch for dy, as an operation and its operands, with or without the kept first product.
-fn call(
+pub(crate) fn call(
     batch: &Batch,
     dy: &Host,
     pre: Option<Host>,

@@ -101,7 +101,12 @@ const GRANULARITIES: [Granularity; 4] = [
     Granularity::Mx,
 ];
 
-fn dense(rows: usize, [n, k]: [usize; 2], granularity: Granularity, format: Fp8Format) -> Problem {
+pub(crate) fn dense(
+    rows: usize,
+    [n, k]: [usize; 2],
+    granularity: Granularity,
+    format: Fp8Format,
+) -> Problem {
     Problem {
         bias: true,
         fp8: Some(Fp8Scheme {
@@ -113,7 +118,12 @@ fn dense(rows: usize, [n, k]: [usize; 2], granularity: Granularity, format: Fp8F
 }
 
 /// The problem `p` for the slots of a routing.
-fn routed(p: Problem, slots: usize, [experts, top_k]: [usize; 2], rows: Source) -> Problem {
+pub(crate) fn routed(
+    p: Problem,
+    slots: usize,
+    [experts, top_k]: [usize; 2],
+    rows: Source,
+) -> Problem {
     Problem {
         rows,
         row_bound: p.row_bound,
@@ -129,7 +139,7 @@ fn packed(bytes: &[u8], row: usize) -> Vec<u32> {
 }
 
 /// The operands of a product: x, codes, scales, the sort if there is one, and biases.
-fn inputs(p: &Problem, x: Host, sort: Option<&Sorted>) -> Vec<Host> {
+pub(crate) fn inputs(p: &Problem, x: Host, sort: Option<&Sorted>) -> Vec<Host> {
     let columns = p.parts() * p.n;
     // Finite codes of all sizes, with subnormals and both zeros.
     let code = |i: usize| (i * 37 % 0x70) as u8 | if i.is_multiple_of(3) { 0x80 } else { 0 };

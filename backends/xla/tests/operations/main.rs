@@ -16,6 +16,7 @@ mod cpu;
 mod experts;
 mod grouped_gemm;
 mod permute;
+mod placed;
 mod positions;
 mod quantize;
 mod routing;

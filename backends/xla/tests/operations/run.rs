@@ -188,11 +188,23 @@ pub(crate) fn check(
     tolerance: impl Fn(&[f64]) -> f64,
 ) -> Vec<Host> {
     let operation = operation.into();
+    let got = run(operation.clone(), inputs);
+    compare(&operation, inputs, &got, tolerance);
+    got
+}
+
+/// Compares the results of an operation with the reference's, as [`check`] does.
+pub(crate) fn compare(
+    operation: &Operation,
+    inputs: &[Host],
+    got: &[Host],
+    tolerance: impl Fn(&[f64]) -> f64,
+) {
     let operands: Vec<HostTensor> = inputs.iter().map(Host::to_tensor).collect();
     let want = operation.reference(&operands).unwrap();
-    let got = run(operation.clone(), inputs);
     let results = operation.signature().results;
-    for ((info, got), want) in results.iter().zip(&got).zip(want) {
+    assert_eq!(got.len(), results.len());
+    for ((info, got), want) in results.iter().zip(got).zip(want) {
         let what = format!("{} of {operation:?}", info.name);
         match (got.to_tensor(), Host::of(info, &want).to_tensor()) {
             (HostTensor::Floats(_), HostTensor::Floats(want)) => {
@@ -201,7 +213,6 @@ pub(crate) fn check(
             (got, want) => assert_eq!(got, want, "{what}"),
         }
     }
-    got
 }
 
 /// A tolerance of `tolerance` times the largest expected magnitude (at least 1), for sums in half precision.

@@ -30,8 +30,6 @@ mod attend;
 mod cache;
 #[cfg(feature = "autodiff")]
 mod check_rule;
-#[cfg(feature = "xla")]
-mod group_ring;
 mod layer;
 mod parts;
 mod ring;
@@ -41,8 +39,6 @@ pub use attend::Attend;
 pub use cache::{KvCache, Pages, Span, Step};
 #[cfg(feature = "autodiff")]
 pub use check_rule::check_rule;
-#[cfg(feature = "xla")]
-pub use group_ring::{GroupRing, RingGradients};
 pub use layer::Attention;
 pub use moebius_ops::attention::{HostRule, Pair};
 pub use moebius_ops::kv_cache::CacheFormat;

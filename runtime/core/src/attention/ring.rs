@@ -15,7 +15,7 @@ use moebius_ops::{Fault, Mismatch};
 ///
 /// Each place has one queue for its kernels and one for copies from other devices; nothing waits for a device. Burn computes the gradients,
 /// through every chunk, in the queue of the caller. Burn also copies chunks between devices of one kind, through the host where the devices
-/// can't reach one another. For a `DeviceGroup` of XLA there is `GroupRing`.
+/// can't reach one another.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};

@@ -7,8 +7,6 @@ pub mod experts;
 mod factors;
 mod layer;
 mod losses;
-#[cfg(feature = "xla")]
-mod placed;
 mod route;
 pub mod routers;
 mod running;
@@ -27,8 +25,6 @@ pub use moebius_ops::permute::Capacity;
 pub use moebius_ops::routing::{Groups, Score};
 pub use moebius_shaders::Stage;
 pub use moebius_shaders::grouped_gemm::Variant;
-#[cfg(feature = "xla")]
-pub use placed::{PlacedGradients, PlacedLayer};
 pub use route::{RouteConfig, Routing, route};
 pub use routers::{
     DynamicConfig, ExpertChoiceConfig, HashConfig, HashKey, LearnedConfig, Router, RouterConfig,

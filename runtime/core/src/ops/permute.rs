@@ -46,6 +46,7 @@ impl Assignment {
         variant: Option<Variant>,
     ) -> Result<Self, Error> {
         let ([tokens, top_k], device) = (indices.dims(), weights.device());
+        device::check_experts(&device, experts)?;
         let routing = routing::Problem::new(tokens, experts, top_k)?;
         let problem = sorting::Problem::new(&routing, rule.capacity, rule.factors.is_some())?;
         let rows = problem.row_bound();

@@ -159,11 +159,8 @@ impl Lowering<'_> {
             head_dim: width(&q),
             value_dim: width(&v),
         };
-        let tables = Tables {
-            mask: self.table(d.mask.as_ref())?.map(|hidden| b.not(hidden)),
-            bias: self.table(d.attn_bias.as_ref())?,
-            ..Tables::default()
-        };
+        let mask = self.table(d.mask.as_ref())?.map(|hidden| b.not(hidden));
+        let bias = self.table(d.attn_bias.as_ref())?;
         let pattern = |table: Option<Value>| {
             let shape = b.shape(table?);
             Some(Pattern {
@@ -174,21 +171,34 @@ impl Lowering<'_> {
         let cap = d.options.softcap.map(|cap| cap.elem::<f64>());
         let rules = [
             cap.map(|cap| Rule::Softcap(cap as f32)),
-            pattern(tables.mask).map(Rule::Mask),
+            pattern(mask).map(Rule::Mask),
             d.options.is_causal.then_some(Rule::Causal),
-            pattern(tables.bias).map(Rule::Bias),
+            pattern(bias).map(Rule::Bias),
         ];
         let problem = Rules::new(rules.into_iter().flatten())
             .and_then(|rules| Problem::new(sizes)?.with_rules(rules))
             .map_err(CallError::Sizes)?;
         let usual = 1.0 / (q[3] as f64).sqrt();
-        let terms = Terms {
-            scale: d.options.scale.map_or(usual, |scale| scale.elem()),
-            cap: cap.unwrap_or(1.0),
-            ..Terms::new(&problem, tables)
-        };
-        let [y, _] = forward(b, &terms, qkv, Tiling::default());
-        Ok(y)
+        let scale = d.options.scale.map_or(usual, |scale| scale.elem());
+        let operands = qkv.into_iter().chain(mask).chain(bias);
+        let operands: Vec<_> = operands.map(|value| (value, None)).collect();
+        let made = b.part(&operands, &[None], |b, inputs| {
+            let mut tables = inputs[3..].iter().copied();
+            let tables = Tables {
+                mask: mask.and_then(|_| tables.next()),
+                bias: bias.and_then(|_| tables.next()),
+                ..Tables::default()
+            };
+            let terms = Terms {
+                scale,
+                cap: cap.unwrap_or(1.0),
+                ..Terms::new(&problem, tables)
+            };
+            let qkv = [inputs[0], inputs[1], inputs[2]];
+            let [y, _] = forward(b, &terms, qkv, Tiling::default());
+            Ok::<_, CallError>(vec![y])
+        })?;
+        Ok(made[0])
     }
 
     /// A table of pairs as \[B or 1, heads or 1, queries or 1, keys or 1\].

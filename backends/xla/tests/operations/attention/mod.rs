@@ -36,7 +36,7 @@ fn sizes(queries: usize, keys: usize) -> Sizes {
     }
 }
 
-fn problem(sizes: Sizes, rules: &[Rule]) -> Problem {
+pub(crate) fn problem(sizes: Sizes, rules: &[Rule]) -> Problem {
     let rules = Rules::new(rules.iter().copied()).unwrap();
     let problem = Problem::new(sizes).unwrap().with_scale(0.7).unwrap();
     problem.with_rules(rules).unwrap()
@@ -44,7 +44,7 @@ fn problem(sizes: Sizes, rules: &[Rule]) -> Problem {
 
 /// The forward pass, and the backward passes through o and through the log-sum-exp, with gradients of all tables that
 /// there are.
-fn passes(problem: &Problem) -> [Operation; 3] {
+pub(crate) fn passes(problem: &Problem) -> [Operation; 3] {
     let tables = TableGradients {
         bias: problem.rules().bias().is_some(),
         relative: problem.rules().relative().is_some(),
@@ -84,7 +84,7 @@ fn data(problem: &Problem) -> Data {
         .collect()
 }
 
-fn tensor(info: &TensorInfo, seed: u64) -> HostTensor {
+pub(crate) fn tensor(info: &TensorInfo, seed: u64) -> HostTensor {
     let len = info.shape.iter().product();
     let words = |of: u32| (0..len as u32).map(|i| (i * 7 + i / 3) % of).collect();
     let words: Vec<u32> = match info.name {
