@@ -1,5 +1,6 @@
 //! Description of a decoder as plain data: everything in which published models differ.
 
+use burn::tensor::Device;
 use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::MoeConfig;
 use serde::Serialize;
@@ -46,6 +47,15 @@ pub struct CacheScales {
 }
 
 impl ModelSpec {
+    /// Checks that a device that is several can divide the experts of each layer ([`moebius::check_experts`]).
+    ///
+    /// # Errors
+    /// The error of the first layer whose experts can't be divided.
+    pub fn check_experts(&self, device: &Device) -> Result<(), moebius::Error> {
+        let mut experts = self.layers.iter().filter_map(LayerSpec::experts);
+        experts.try_for_each(|experts| moebius::check_experts(device, experts))
+    }
+
     /// This model with products of attention, convolutions and feed-forward parts that train in FP8 by `recipe`, or in floating point for
     /// `None`. Shared experts, routers, embeddings, norms and the head stay as they are.
     #[must_use]
@@ -144,6 +154,14 @@ impl LayerSpec {
         match &self.mixer {
             Mixer::Attention(_) => None,
             Mixer::Convolution(convolution) => Some(convolution),
+        }
+    }
+
+    /// The number of experts; `None` for a dense network.
+    fn experts(&self) -> Option<usize> {
+        match &self.feed_forward {
+            FeedForwardSpec::Dense(_) => None,
+            FeedForwardSpec::Experts(of) => Some(of.experts),
         }
     }
 

@@ -285,16 +285,19 @@ impl ModelFiles {
         FileValues(self)
     }
 
-    /// Checks that a device has memory for the weights, loaded by `options`, and for `cache` beside them. Reads no weights.
+    /// Checks that a device has memory for the weights, loaded by `options`, and for `cache` beside them, and that it can divide the experts
+    /// if it is several devices. Reads no weights.
     ///
     /// # Errors
     /// [`Error::NoRoom`] for more bytes than are free; a device that doesn't tell how many are ([`moebius::memory_free`]) passes.
+    /// [`Error::Moebius`] for experts that the device can't divide.
     pub fn check_memory(
         &self,
         device: &Device,
         options: LoadOptions,
         cache: CacheMemory,
     ) -> Result<(), Error> {
+        self.spec.check_experts(device)?;
         let weights = size::loaded_bytes(&self.plan, device, options);
         Ok(cache.check(0, weights, device)?)
     }
