@@ -129,6 +129,7 @@ fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
     let ids = source.tokenizer.encode(BEGINNING, true)?;
     let place = PlaceArgs {
         device,
+        placement: None,
         dtype: ModelPrecision::F32,
         expert_cache: None,
     };

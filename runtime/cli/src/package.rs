@@ -191,6 +191,7 @@ fn bench_args(args: &PackageArgs, folder: &Path) -> BenchEngineArgs {
         },
         place: PlaceArgs {
             device: args.place.device,
+            placement: args.place.placement,
             dtype: args.place.dtype,
             expert_cache: args.place.expert_cache,
         },

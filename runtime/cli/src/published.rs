@@ -20,7 +20,7 @@ use crate::args::{FormArgs, ModelPrecision, PlaceArgs, PromptArgs};
 use crate::bundled;
 use crate::error::CliError;
 use crate::hub::located;
-use crate::resolve::resolve_for;
+use crate::resolve::open_for;
 use crate::screen::{Screen, Table, one_line};
 
 /// Number of experts per row of the table.
@@ -145,8 +145,8 @@ pub(crate) fn opened(
         return Err(without_experts("--expert-cache", files));
     }
     let cache = room.map(|room| room.memory(files.spec())).transpose()?;
-    let name = resolve_for(Work::Tokens, place.device, screen)?;
-    let device = moebius::open(&name)?;
+    let wanted = (place.device, place.placement);
+    let (name, device) = open_for(Work::Tokens, wanted, screen)?;
     let options = LoadOptions {
         expert_cache: place.expert_cache,
         ..options(place.dtype)

@@ -1,7 +1,7 @@
-//! Chooses the device that a command works on.
+//! Chooses the device that a command works on, and opens it.
 
 use moebius::discover;
-use moebius_device::{Device, Work, probe};
+use moebius_device::{Device, Placement, Work, probe};
 
 use crate::bundled;
 use crate::error::CliError;
@@ -16,11 +16,7 @@ pub(crate) fn resolve(requested: Device, screen: &Screen) -> Result<Device, CliE
 
 /// Replaces `auto` by a device; returns any other device unchanged. A GPU that hasn't run these kernels yet is checked first;
 /// messages about it go to standard error.
-pub(crate) fn resolve_for(
-    work: Work,
-    requested: Device,
-    screen: &Screen,
-) -> Result<Device, CliError> {
+fn resolve_for(work: Work, requested: Device, screen: &Screen) -> Result<Device, CliError> {
     let mut trust = Trust::of_user();
     let mut check = |device: Device| check(device, screen);
     let resolved = match requested {
@@ -45,6 +41,19 @@ pub(crate) fn resolve_for(
         screen.note(&line);
     }
     resolved
+}
+
+/// Opens the device that [`resolve_for`] gives, or the devices of a placement from the requested one on, as one device.
+pub(crate) fn open_for(
+    work: Work,
+    (requested, placement): (Device, Option<Placement>),
+    screen: &Screen,
+) -> Result<(Device, burn::tensor::Device), CliError> {
+    if let Some(placement) = placement.filter(|placement| placement.devices() > 1) {
+        return Ok((requested, moebius::open_placed(&requested, placement)?));
+    }
+    let name = resolve_for(work, requested, screen)?;
+    Ok((name, moebius::open(&name)?))
 }
 
 /// Runs the bundled cases in the dtypes of `device` and returns the verdict.

@@ -90,6 +90,54 @@ fn a_training_learns() {
 }
 
 #[test]
+fn a_placed_model_writes_and_learns_what_one_device_does() {
+    let generate = "generate --prompt The --max-tokens 6 --device xla:cpu --json";
+    let one = report(generate);
+    let placed = report(&format!("{generate} --place experts=2,data=2"));
+    assert_eq!(placed["ids"], one["ids"], "{placed}");
+    let sizes = "--hidden 16 --layers 1 --experts 4 --seq 16 --steps 4 --every 4";
+    let train = format!("train --device xla:cpu {sizes} --json");
+    let loss = |line: &str| {
+        let output = moebius(line);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{errors}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let last = text.lines().last().expect("a result");
+        let result: Value = serde_json::from_str(last).expect("one JSON object");
+        result["last_loss"].as_f64().expect("a loss")
+    };
+    let (one, placed) = (loss(&train), loss(&format!("{train} --place experts=4")));
+    assert!((one - placed).abs() < 1e-3, "{one} and {placed}");
+}
+
+#[test]
+fn placements_that_do_not_fit_are_errors() {
+    let refused = |line: &str, said: &str| {
+        let output = moebius(line);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(said), "{error}");
+    };
+    let generate = "generate --prompt The --max-tokens 1";
+    refused(
+        &format!("{generate} --device xla:cpu --place experts=5"),
+        "experts: expected a multiple of the 5 places of experts, got",
+    );
+    refused(
+        &format!("{generate} --device flex --place experts=2"),
+        "it needs a device of XLA, such as `xla:cpu`, the device has flex",
+    );
+    refused(
+        &format!("{generate} --device xla:cpu --place layers=2"),
+        "expected `experts` or `data` before `=`, got `layers`",
+    );
+    refused(
+        &format!("{generate} --device xla:cpu --place experts=2 --expert-cache 1GiB"),
+        "cannot be used with",
+    );
+}
+
+#[test]
 fn no_plugin_is_chosen_whose_hardware_is_not_there() {
     let survey = report("devices --json");
     let auto = survey["auto"].as_str().expect("a device");

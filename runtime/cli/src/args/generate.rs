@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use moebius_benches::options::{Named, named, positive};
-use moebius_device::Device;
+use moebius_device::{Device, Placement};
 use moebius_engine::{Sampling, SamplingOptions};
 
 use super::{CacheArgs, FormArgs, SpeculationArgs};
@@ -82,6 +82,9 @@ pub(crate) struct PlaceArgs {
     /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
     pub(crate) device: Device,
+    /// Divide the model among so many devices of XLA from --device on: the experts of each layer among some, tokens among others.
+    #[arg(long = "place", value_name = Placement::EXPECTED, conflicts_with = "expert_cache")]
+    pub(crate) placement: Option<Placement>,
     /// What to compute in.
     #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
     pub(crate) dtype: ModelPrecision,

@@ -131,6 +131,7 @@ Examples:
   moebius serve --model SmolLM2
   moebius serve --model HuggingFaceTB/SmolLM2-135M-Instruct --dtype fp8 --running 8
   moebius serve --model OLMoE --kv-cache-dtype fp8 --speculate ngram --expert-cache 4GiB
+  moebius serve --model OLMoE --device xla:tpu --place experts=4,data=2
   moebius serve --model SmolLM2 --address 0.0.0.0:8000 --keys keys.txt --tls-certificate cert.pem --tls-key key.pem
 
 Exit codes: 0 stopped by a signal, 2 an error before the start, 70 the engine failed.";

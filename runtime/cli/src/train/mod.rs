@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::args::TrainArgs;
 use crate::error::CliError;
-use crate::resolve::resolve_for;
+use crate::resolve::open_for;
 use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 
 /// Runs `moebius train`.
@@ -28,8 +28,9 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
     })?;
     let ids = text(args)?.ids();
     let flops = course.config.step_flops(&course.subject.spec());
-    let name = resolve_for(Work::Steps { flops }, args.device, screen)?;
-    let device = moebius::open(&name)?;
+    let wanted = (args.device, args.placement);
+    let (name, device) = open_for(Work::Steps { flops }, wanted, screen)?;
+    course.subject.spec().check_experts(&device)?;
     let Course {
         config,
         subject,

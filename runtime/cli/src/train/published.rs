@@ -17,7 +17,7 @@ use crate::args::TrainArgs;
 use crate::error::CliError;
 use crate::hub::located;
 use crate::published;
-use crate::resolve::resolve_for;
+use crate::resolve::open_for;
 use crate::screen::{Outcome, Screen};
 
 /// Default number of tokens at the end of the text that are held out from training.
@@ -43,8 +43,9 @@ pub(super) fn run(
         Subject::from(source.spec())
     })?;
     let flops = course.config.step_flops(source.spec());
-    let name = resolve_for(Work::Steps { flops }, args.device, screen)?;
-    let device = moebius::open(&name)?;
+    let wanted = (args.device, args.placement);
+    let (name, device) = open_for(Work::Steps { flops }, wanted, screen)?;
+    source.spec().check_experts(&device)?;
     let mut trainer = source.trainer(course, learnt.to_vec(), &device, screen)?;
     title(name, (&source, &trainer), screen)?;
     let before = judged("before", (&source, &trainer), held_out, screen)?;
