@@ -269,15 +269,18 @@ impl Run<'_> {
             return Ok(checks);
         }
         let mut jobs = vec![checks.remove(0)];
-        jobs.extend(plan::browser(&self.places));
         let cold = self.is_cold(ledger);
+        if !cold {
+            jobs.extend(plan::browser(&self.places));
+        }
         for group in plan::GROUPS {
             let wanted = whole_in_chromium(group.0, changed);
-            if wanted && cold {
+            if !cold {
+                jobs.push(plan::in_chromium(&self.places, group, wanted));
+            } else if wanted {
                 let whole = plan::in_chromium(&self.places, group, true);
                 ledger.owe(&whole.name, CHROMIUM_SECONDS);
             }
-            jobs.push(plan::in_chromium(&self.places, group, wanted && !cold));
         }
         jobs.extend(tests);
         jobs.extend(checks);
@@ -296,7 +299,7 @@ impl Run<'_> {
     }
 
     /// Whether this run in CI finds nothing that an earlier one built or compiled. To end within an hour on two processors, it
-    /// then leaves out groups in Chromium, software GPUs, and what [`may_wait`].
+    /// then leaves out the browser, software GPUs, and what [`may_wait`].
     fn is_cold(&self, ledger: &Ledger) -> bool {
         self.options.tier == Tier::Default && in_ci() && !ledger.warm()
     }
@@ -475,8 +478,9 @@ impl Run<'_> {
             ),
             (
                 cold,
-                ", because no earlier run is kept here (the next run takes them): all of Chromium's tests, kernels on vulkan, msl and \
-                 emulated cards, the support table, what other compilers say of emitted kernels, clippy, and rustdoc's lints",
+                ", because no earlier run is kept here (the next run takes them): the browser's package, its page and all of their tests, \
+                 conformance on xla:cpu, kernels on vulkan, msl and emulated cards, the support table, what other compilers say of \
+                 emitted kernels, clippy, and rustdoc's lints",
             ),
             (
                 self.places.swiftshader.is_none(),
@@ -495,9 +499,11 @@ const COLD: &str = "HEAD~10";
 /// A guess of the seconds for all tests of a group in Chromium, until they have run.
 const CHROMIUM_SECONDS: f64 = 500.0;
 
-/// Whether a cold run leaves a job to the next: one by compilers alone, which check every crate or every kernel once more.
+/// Whether a cold run leaves a job to the next: one by compilers alone, which check every crate or every kernel once more, or
+/// one of conformance on XLA, whose operations have tests of their own in each run.
 fn may_wait(job: &str) -> bool {
-    ["clippy", "docs"].contains(&job) || job.starts_with("validate_")
+    let on_xla = job.starts_with("conformance_") && job.ends_with("[xla:cpu]");
+    ["clippy", "docs"].contains(&job) || job.starts_with("validate_") || on_xla
 }
 
 fn in_ci() -> bool {
