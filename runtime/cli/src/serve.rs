@@ -9,6 +9,7 @@ use moebius_engine::{Engine, EngineOptions, Limits, PAGE};
 use moebius_model::load::{LoadOptions, ModelFiles};
 use moebius_serve::{
     Access, Certificate, Generator, KeyRing, Keys, LoadError, ServeOptions, ServedText, Server,
+    Traces,
 };
 use moebius_weights::folder::model_at;
 use moebius_weights::package;
@@ -26,6 +27,12 @@ use crate::speculation::Speculation;
 
 /// Variable that has keys if no file is named, with commas between them.
 const KEYS: &str = "MOEBIUS_API_KEYS";
+
+/// Variables that name a collector if the command line doesn't.
+const COLLECTORS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+];
 
 /// Name under which the bundled model is served.
 const BUNDLED: &str = "bundled";
@@ -61,6 +68,7 @@ struct Prepared {
 fn prepare(args: &ServeArgs, screen: &Screen) -> Result<Prepared, CliError> {
     let certificate = certificate(args)?;
     let keys = KeyRing::new(read_keys(args.keys.as_deref())?);
+    let traces = traces(args.otlp_endpoint.as_deref())?;
     for model in [&args.model.model, &args.speculation.draft_model] {
         verify(model.as_deref())?;
     }
@@ -78,6 +86,7 @@ fn prepare(args: &ServeArgs, screen: &Screen) -> Result<Prepared, CliError> {
     let mut options = ServeOptions::new(served_name, context);
     options.limits = args.limits.limits();
     options.lost = process::lost;
+    options.traces = traces;
     Ok(Prepared {
         options,
         access: Access {
@@ -247,6 +256,18 @@ fn read_keys(file: Option<&Path>) -> Result<Keys, CliError> {
         return Err(wrong("expected at least one key, got none".to_owned()));
     }
     Ok(keys)
+}
+
+/// Where spans of requests go: to a collector that the command line names, else the environment. A build without the feature `otlp` leaves
+/// the environment's to other programs.
+fn traces(collector: Option<&str>) -> Result<Traces, CliError> {
+    let set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    let named = cfg!(feature = "otlp") && COLLECTORS.iter().any(set);
+    if collector.is_none() && !named {
+        return Ok(Traces::default());
+    }
+    let traces = Traces::over_otlp(collector);
+    traces.map_err(|error| CliError::usage(error.to_string(), None))
 }
 
 fn certificate(args: &ServeArgs) -> Result<Option<Certificate>, CliError> {

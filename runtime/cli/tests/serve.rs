@@ -155,4 +155,7 @@ fn what_can_not_be_served_ends_with_an_error() {
     let (status, said) = run(&["--keys", "nowhere"]);
     assert_eq!(status, Some(2));
     assert!(said.contains("nowhere"), "{said}");
+    let (status, said) = run(&["--otlp-endpoint", "nowhere"]);
+    assert_eq!(status, Some(2));
+    assert!(said.contains("OTLP: expected"), "{said}");
 }

@@ -12,6 +12,7 @@ use crate::asked::Plan;
 use crate::error::ApiError;
 use crate::form::restrict;
 use crate::service::Service;
+use crate::traces::Trace;
 use crate::worker::{Command, Failure, Job, Update};
 
 /// Updates of an answer beside its tokens: the end, and one to spare.
@@ -23,6 +24,10 @@ pub(crate) struct Answers {
     updates: mpsc::Receiver<(usize, Result<Update, Failure>)>,
     /// Number of answers that have not ended.
     open: usize,
+    /// Number of tokens of all answers so far.
+    generated: usize,
+    /// The request's trace.
+    pub(crate) trace: Trace,
 }
 
 impl Answers {
@@ -39,6 +44,10 @@ impl Answers {
     ) -> Result<Self, ApiError> {
         restrict(&mut generations, grammar);
         service.queue(&mut places, generations.iter().map(|of| of.prompt.len()))?;
+        let trace = Trace::current();
+        let prompts = generations.iter().step_by(plan.choices);
+        let tokens = prompts.map(|of| of.prompt.len()).sum();
+        trace.asked(&service.options.model, tokens);
         let times = service.times(arrived);
         let open = generations.len();
         let room = |of: &Generation| of.most_new + BESIDE_TOKENS;
@@ -52,6 +61,7 @@ impl Answers {
                 updates: sender.clone(),
                 place,
                 times,
+                trace: trace.clone(),
             };
             let sent = service
                 .worker
@@ -62,6 +72,8 @@ impl Answers {
             service: service.clone(),
             updates,
             open,
+            generated: 0,
+            trace,
         })
     }
 
@@ -80,6 +92,7 @@ impl Answers {
             Ok(update) => {
                 let ends = matches!(update, Update::End { .. });
                 self.open -= usize::from(ends);
+                self.generated += usize::from(!ends);
                 Ok(Some((choice, update)))
             }
             Err(failure) => {
@@ -89,5 +102,11 @@ impl Answers {
                 Err(ApiError::failure(&failure, wait))
             }
         }
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.trace.generated(self.generated);
     }
 }

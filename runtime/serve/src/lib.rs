@@ -33,6 +33,7 @@ mod server;
 mod service;
 mod steady;
 mod tls;
+mod traces;
 mod worker;
 
 pub use error::ServeError;
@@ -41,4 +42,5 @@ pub use options::{ServeLimits, ServeOptions};
 pub use server::{Access, Server};
 pub use service::ServedText;
 pub use tls::Certificate;
+pub use traces::{Traces, TracesError};
 pub use worker::{Generator, LoadError, Loader};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::traces::Traces;
+
 /// Limits on what clients may ask for at once. [`Default`] has the documented values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServeLimits {
@@ -70,6 +72,8 @@ pub struct ServeOptions {
     /// Tells, after each computation, why results since the last call are invalid, if they are: a program's knowledge of launches that its
     /// device lost. The engine then counts as failed.
     pub lost: fn() -> Option<String>,
+    /// Where the spans of requests go; nowhere by default.
+    pub traces: Traces,
 }
 
 impl ServeOptions {
@@ -80,6 +84,7 @@ impl ServeOptions {
             context,
             limits: ServeLimits::default(),
             lost: || None,
+            traces: Traces::default(),
         }
     }
 }

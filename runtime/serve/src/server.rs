@@ -139,12 +139,14 @@ impl Server {
         {
             tracing::warn!("connections were left open");
         }
+        let traces = service.options.traces.clone();
         // The engine's thread ends with the last handle, and gives the device's memory back before the process ends.
         drop(service);
         let joined = tokio::task::spawn_blocking(move || engine.join().is_ok());
         if tokio::time::timeout(LAST_BYTES, joined).await.is_err() {
             tracing::warn!("the engine's thread was left");
         }
+        traces.end().await;
         outcome
     }
 }

@@ -11,10 +11,10 @@ use crate::unchanged::{self, BROWSER};
 const FEATURES: &str = if cfg!(target_os = "linux") {
     ALL_FEATURES
 } else {
-    "cpu,xla,fusion"
+    "cpu,xla,fusion,otlp"
 };
 /// The features of every build on Linux, and of checks everywhere.
-const ALL_FEATURES: &str = "cpu,xla,fusion,vulkan,cuda,rocm";
+const ALL_FEATURES: &str = "cpu,xla,fusion,otlp,vulkan,cuda,rocm";
 /// The devices of tests. XLA comes first: jobs that compile with it run one at a time, and shouldn't be left for the end.
 const DEVICES: [&str; 4] = ["xla:cpu", "wgpu", "cpu", "flex"];
 /// XLA's flags for programs that run once, as most in tests do: without optimisation they compile up to several times faster.

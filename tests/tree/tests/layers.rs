@@ -56,7 +56,8 @@ const LIBRARIES: &str = "
     tokenizers: text
     minijinja: text
     hf-hub: cli
-    ureq: cli
+    ureq: cli serve
+    opentelemetry: serve
 ";
 
 /// Libraries whose kernels and APIs change between patch releases: pinned exactly.

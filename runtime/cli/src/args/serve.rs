@@ -58,6 +58,10 @@ pub(crate) struct ServeArgs {
     /// Count how many tokens each expert of each layer gets, for the metrics.
     #[arg(long)]
     pub(crate) experts: bool,
+    /// Send a span of each request by OTLP over HTTP to this collector, such as http://127.0.0.1:4318; needs a build with the feature otlp
+    /// [default: the collector that OTEL_EXPORTER_OTLP_ENDPOINT names, if it is set].
+    #[arg(long, value_name = "URL")]
+    pub(crate) otlp_endpoint: Option<String>,
     /// Write the log as JSON, an object on each line.
     #[arg(long)]
     pub(crate) log_json: bool,

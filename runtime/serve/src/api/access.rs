@@ -16,6 +16,7 @@ use tracing::Instrument;
 use super::page;
 use crate::error::ApiError;
 use crate::service::Service;
+use crate::traces::Trace;
 
 /// Header that names a request, in requests and in responses.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -51,7 +52,7 @@ fn key(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then_some(key)
 }
 
-/// Names a request, and logs and counts its end: that of its body, or the moment when its client left.
+/// Names a request, and logs, counts and traces its end: that of its body, or the moment when its client left.
 pub(super) async fn observe(
     State(service): State<Arc<Service>>,
     request: Request,
@@ -59,16 +60,23 @@ pub(super) async fn observe(
 ) -> Response {
     let id = name(request.headers());
     let head = *request.method() == Method::HEAD;
+    let trace = if watches(request.uri().path()) {
+        Trace::default()
+    } else {
+        service.options.traces.begin(&request, &id)
+    };
     let mut seen = Seen {
         id: id.clone(),
         method: request.method().clone(),
         path: request.uri().path().to_owned(),
         begun: Instant::now(),
         status: LEFT,
+        trace: trace.clone(),
         service,
     };
     let span = tracing::info_span!("request", id);
-    let mut response = next.run(request).instrument(span).await;
+    let handled = next.run(request).instrument(span);
+    let mut response = trace.around(handled).await;
     // The name has only characters that a header may have.
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, value);
@@ -90,7 +98,7 @@ fn name(headers: &HeaderMap) -> String {
     given.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), str::to_owned)
 }
 
-/// A request until its end, which is logged and counted.
+/// A request until its end, which is logged, counted and traced.
 struct Seen {
     service: Arc<Service>,
     id: String,
@@ -98,10 +106,11 @@ struct Seen {
     path: String,
     begun: Instant,
     status: u16,
+    trace: Trace,
 }
 
-/// Whether a path is asked every few seconds by what watches the server. Such a request is no client's: it isn't counted, and is logged only
-/// where everything is.
+/// Whether a path is asked every few seconds by what watches the server. Such a request is no client's: it is neither counted nor traced,
+/// and is logged only where everything is.
 fn watches(path: &str) -> bool {
     path == "/metrics" || path == "/health" || path.starts_with("/health/")
 }
@@ -128,6 +137,7 @@ impl Drop for Seen {
             seconds = self.begun.elapsed().as_secs_f64(),
             "request"
         );
+        self.trace.end(self.status);
     }
 }
 

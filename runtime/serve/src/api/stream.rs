@@ -106,6 +106,7 @@ impl<S: Shape> Flow<S> {
                 }
                 Err(error) => {
                     self.service.metrics.failed(error.status().as_u16());
+                    self.answers.trace.failed(error.status().as_u16());
                     tracing::warn!(status = error.status().as_u16(), "a stream failed");
                     self.pending.push_back(failed(&error));
                     self.done = true;

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admission::Place;
+use crate::traces::Trace;
 
 /// An answer to generate: one of the choices of a request.
 pub(crate) struct Job {
@@ -23,6 +24,8 @@ pub(crate) struct Job {
     pub(crate) place: Place,
     /// Times of the request.
     pub(crate) times: JobTimes,
+    /// The request's trace.
+    pub(crate) trace: Trace,
 }
 
 impl Job {
@@ -42,8 +45,10 @@ impl Job {
             choice,
             updates,
             place,
+            trace,
             ..
         } = self;
+        trace.told("ended", choice, Instant::now());
         drop(place);
         // A client that left needs no update, and there is room as in `send`.
         let _ = updates.try_send((choice, update));

@@ -184,6 +184,7 @@ impl<'a> Run<'a> {
                 && active.times.begun.is_none()
             {
                 active.times.begun = Some(begun);
+                active.job.trace.told("begun", active.job.choice, begun);
                 active.job.place.begin();
             }
         }
@@ -216,7 +217,10 @@ impl<'a> Run<'a> {
         active.count_prompt(self.metrics);
         self.metrics.token(&active.times, now);
         active.generated += 1;
-        active.times.first.get_or_insert(now);
+        if active.times.first.is_none() {
+            active.times.first = Some(now);
+            active.job.trace.told("first token", active.job.choice, now);
+        }
         active.times.last = Some(now);
         match active.job.text.push(draw.id) {
             Ok(Piece { text, stop }) => {
