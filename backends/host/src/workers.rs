@@ -2,12 +2,17 @@
 
 use rayon::prelude::*;
 
-/// Runs `f` on one of the worker threads that share the work of an operation, if there are several.
+/// The least number of multiply-adds of an operation for which waking other threads pays off. It is low because a product with one row is
+/// bound by reading weights, so that each multiply-add takes longer.
+pub(crate) const LEAST_WORK: usize = 1 << 18;
+
+/// Runs `f` on one of the worker threads that share the work of an operation, if there are several and the largest operation in `f` has
+/// enough multiply-adds to be shared.
 ///
 /// A thread outside of the workers that calls an operation wakes all of them and sleeps until they are done, which takes longer than a
 /// small product. A call from inside wakes only the others. This pays around many operations in a row.
-pub fn on_workers<R: Send>(f: impl FnOnce() -> R + Send) -> R {
-    if rayon::current_num_threads() > 1 {
+pub fn on_workers<R: Send>(multiply_adds: usize, f: impl FnOnce() -> R + Send) -> R {
+    if multiply_adds >= LEAST_WORK && rayon::current_num_threads() > 1 {
         return rayon::scope(|_| f());
     }
     f()

@@ -186,16 +186,21 @@ pub fn keep_pace(device: &burn::tensor::Device) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs `f` on one of the worker threads of Flex; on other devices, on the calling thread.
+/// Runs `f` on one of the worker threads of Flex if its largest operation has enough multiply-adds to be shared by them; on other devices,
+/// on the calling thread.
 ///
 /// A thread outside of the workers that calls an operation wakes all of them and sleeps until they are done, which takes longer than a
 /// small product. A call from inside wakes only the others. This pays around many operations in a row, such as a forward pass.
-pub fn on_workers<R: Send>(device: &burn::tensor::Device, f: impl FnOnce() -> R + Send) -> R {
+pub fn on_workers<R: Send>(
+    device: &burn::tensor::Device,
+    multiply_adds: usize,
+    f: impl FnOnce() -> R + Send,
+) -> R {
     #[cfg(feature = "flex")]
     if is_flex(&device.clone().inner()) {
-        return moebius_host::on_workers(f);
+        return moebius_host::on_workers(multiply_adds, f);
     }
-    let _ = device;
+    let _ = (device, multiply_adds);
     f()
 }
 

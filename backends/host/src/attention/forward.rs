@@ -3,6 +3,7 @@
 use super::panels::{Hidden, Left, Line, PANEL, Pairs, Panels, add_product, panels_of, turn};
 use super::scores::{Block, KEYS, Operands};
 use crate::vector::{Kernel, Transpose, dispatch, exp, vectorized};
+use crate::workers::LEAST_WORK;
 use moebius_ops::attention::Sizes;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -194,14 +195,17 @@ const FEW: usize = 8;
 
 /// Fills o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\], which holds `f32::MIN` at first, without packing keys and values.
 fn of_few(operands: &Operands<'_>, source: &impl Source, o: &mut [f32], lse: &mut [f32]) {
-    let width = operands.problem.sizes().value_dim;
+    let s = operands.problem.sizes();
+    let width = s.value_dim;
     let blocks = operands.query_blocks();
     let Some(rows) = blocks.first().map(Block::rows) else {
         return;
     };
     // All queries of a key head are in one block.
     let out = o.par_chunks_mut(rows * width).zip(lse.par_chunks_mut(rows));
-    let tasks = blocks.into_par_iter().zip(out);
+    let work = operands.problem.query_rows() * s.keys * (s.head_dim + width);
+    let least = if work < LEAST_WORK { blocks.len() } else { 1 };
+    let tasks = blocks.into_par_iter().zip(out).with_min_len(least);
     tasks.for_each(|(block, out)| {
         dispatch(FewTask {
             operands,

@@ -15,6 +15,7 @@ pub(crate) use kernel::Product;
 pub(crate) use right::Right;
 
 use crate::vector::dispatch;
+use crate::workers::LEAST_WORK;
 use kernel::{ROWS, Task};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -72,15 +73,11 @@ pub(crate) enum Spread {
 }
 
 impl Spread {
-    /// The least number of multiply-adds for which waking other threads pays off. It is low because a product with one row is bound by
-    /// reading weights, so that each multiply-add takes longer.
-    const FEWEST: usize = 1 << 18;
-
     /// The distribution for `tasks` tasks with `work` multiply-adds in all.
     pub(crate) fn of(tasks: usize, work: usize) -> Self {
         let threads = rayon::current_num_threads();
         match tasks {
-            _ if threads == 1 || work < Self::FEWEST => Self::Alone,
+            _ if threads == 1 || work < LEAST_WORK => Self::Alone,
             tasks if tasks >= 2 * threads => Self::Tasks,
             _ => Self::Columns((4 * threads).div_ceil(tasks.max(1))),
         }

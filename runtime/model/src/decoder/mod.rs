@@ -214,7 +214,8 @@ impl Model {
         };
         let step = cache.step_of(sequences)?;
         let device = tokens.device();
-        let (logits, routing) = moebius::on_workers(&device, || {
+        let work = self.of_head(count * length);
+        let (logits, routing) = moebius::on_workers(&device, work, || {
             let (x, routing) = self.hidden(tokens, &places, Some((cache, step)))?;
             let [_, width] = x.dims();
             let all = x.reshape([count, length, width]);
@@ -244,7 +245,8 @@ impl Model {
         }
         let device = tokens.device();
         moebius::reduce::check_rows("training", sequences * length, &embedding.device())?;
-        let (logits, routing) = moebius::on_workers(&device, || {
+        let work = self.of_head(sequences * length);
+        let (logits, routing) = moebius::on_workers(&device, work, || {
             let (x, routing) = self.hidden(tokens, places, cache)?;
             Ok::<_, Error>((self.logits(x)?, routing))
         })?;
@@ -300,9 +302,19 @@ impl Model {
         Error::check(longest <= most, "sequence", expected, longest)?;
         let firsts = places.firsts().iter();
         let of = |&first: &usize| learned.clone().narrow(0, first, length).unsqueeze();
-        let learned: Vec<Tensor<3>> = firsts.map(of).collect();
-        let x = x.reshape([rows / length, length, width]) + Tensor::cat(learned, 0);
+        let mut learned: Vec<Tensor<3>> = firsts.map(of).collect();
+        // Joining one tensor would copy it.
+        let learned = match learned.len() {
+            1 => learned.remove(0),
+            _ => Tensor::cat(learned, 0),
+        };
+        let x = x.reshape([rows / length, length, width]) + learned;
         Ok(x.reshape([rows, width]))
+    }
+
+    /// Multiply-adds of the head for `rows` tokens, whose product is the largest operation of most models.
+    fn of_head(&self, rows: usize) -> usize {
+        self.spec.vocabulary * self.spec.hidden * rows
     }
 
     fn logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
