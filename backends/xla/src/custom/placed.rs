@@ -24,7 +24,8 @@ use crate::stablehlo::{Axis, Builder, Mesh, Reduction, Value};
 use moebius_ops::attention::{self, Sizes};
 use moebius_ops::kv_cache::Attend;
 use moebius_ops::{
-    Attention, Experts, GroupedGemm, KvCache, Mismatch, Operation, Quantize, Routing, quantize,
+    Attention, Experts, GroupedGemm, KvCache, Mismatch, Operation, Quantize, Routing, Signature,
+    quantize,
 };
 use moebius_pjrt::ElementType::{F32, S32, U32};
 use moebius_pjrt::TensorType;
@@ -38,16 +39,15 @@ pub(super) fn lower(
     inputs: &[Value],
     divided: bool,
 ) -> Result<Vec<Value>, CallError> {
-    if let Some(experts) = experts_of(operation) {
+    let stacks = experts_of(operation);
+    if let Some(experts) = stacks {
         divides(experts, mesh)?;
     }
     match operation {
         // Without elements there is nothing to divide.
         _ if inputs.iter().any(|x| b.ty(*x).elements() == 0) => whole(b, operation, inputs),
-        Operation::Experts(experts) if !is_dense(operation) => routed(b, mesh, experts, inputs),
-        Operation::GroupedGemm(product) if !is_dense(operation) => {
-            products(b, mesh, product, inputs)
-        }
+        Operation::Experts(experts) if stacks.is_some() => routed(b, mesh, experts, inputs),
+        Operation::GroupedGemm(product) if stacks.is_some() => products(b, mesh, product, inputs),
         Operation::Quantize(quantize) if divided => matrices(b, mesh, quantize, inputs),
         _ => match Share::of(operation, mesh)? {
             Some(share) => share.lower(b, inputs),
@@ -69,32 +69,18 @@ pub(crate) fn is_stack(name: &str) -> bool {
 
 /// The number of experts whose stacks an operation takes; `None` for an operation without such stacks.
 pub(crate) fn experts_of(operation: &Operation) -> Option<usize> {
-    match operation {
-        _ if is_dense(operation) => None,
+    let (experts, dense) = match operation {
         Operation::Experts(
             Experts::Forward { problem, .. } | Experts::Backward { problem, .. },
-        ) => Some(problem.routing.experts()),
+        ) => (problem.routing.experts(), problem.dense),
         Operation::GroupedGemm(
             GroupedGemm::Linear(problem)
             | GroupedGemm::LinearBackward { problem, .. }
             | GroupedGemm::Fp8Linear(problem),
-        ) => Some(problem.experts),
-        _ => None,
-    }
-}
-
-fn is_dense(operation: &Operation) -> bool {
-    match operation {
-        Operation::Experts(
-            Experts::Forward { problem, .. } | Experts::Backward { problem, .. },
-        ) => problem.dense,
-        Operation::GroupedGemm(
-            GroupedGemm::Linear(problem)
-            | GroupedGemm::LinearBackward { problem, .. }
-            | GroupedGemm::Fp8Linear(problem),
-        ) => problem.dense,
-        _ => false,
-    }
+        ) => (problem.experts, problem.dense),
+        _ => return None,
+    };
+    (!dense).then_some(experts)
 }
 
 /// Checks that the places divide the experts evenly.
@@ -121,15 +107,33 @@ fn apart(b: &Builder, operation: &Operation, inputs: &[Value]) -> Result<Vec<Val
     b.part(&operands, &results, |b, inputs| whole(b, operation, inputs))
 }
 
-/// Sums a result of a part over devices, in f32.
-fn summed(b: &Builder, x: Value, axes: &[Axis]) -> Value {
-    let element = b.element(x);
-    let sum = b.sum_over(b.convert(x, F32), axes);
-    b.convert(sum, element)
+/// An operand of a part, and the axis along which it is divided; without one it is whole.
+type Operand = (Value, Option<Axis>);
+
+/// The operands and the results of a part: an operation's tensors, each divided along what `axis` says of its name.
+fn divided_by(
+    operation: &Signature,
+    inputs: &[Value],
+    axis: impl Fn(&str) -> Option<Axis>,
+) -> (Vec<Operand>, Vec<Option<Axis>>) {
+    let operands = operation.operands.iter().zip(inputs);
+    let operands = operands.map(|(info, value)| (*value, axis(info.name)));
+    let results = operation.results.iter().map(|info| axis(info.name));
+    (operands.collect(), results.collect())
+}
+
+/// A part's results, of which those that aren't divided are summed over the devices along `over`, in f32.
+fn summed(b: &Builder, made: Vec<Value>, results: &[Option<Axis>], over: Axis) -> Vec<Value> {
+    let made = made.into_iter().zip(results);
+    let made = made.map(|(value, axis)| match axis {
+        Some(_) => value,
+        None => b.convert(b.sum_over(b.convert(value, F32), &[over]), b.element(value)),
+    });
+    made.collect()
 }
 
 /// The numbers of the places of experts, of which each device gets its own.
-fn places(b: &Builder, mesh: &Mesh) -> (Value, Option<Axis>) {
+fn places(b: &Builder, mesh: &Mesh) -> Operand {
     let ty = TensorType::new([mesh.places(Axis::Experts)], S32);
     (b.iota(ty, 0), Some(Axis::Experts))
 }
@@ -175,18 +179,16 @@ fn routed(
         name if is_stack(name) => Some(Axis::Experts),
         _ => data,
     };
-    let named = described.operands.iter().zip(inputs);
-    let named = named.filter(|(info, _)| info.name != "order");
-    let operands = named.map(|(info, value)| (*value, axis(info.name)));
-    let operands: Vec<_> = operands.chain([places(b, mesh)]).collect();
-    let results = described.results.iter().map(|info| axis(info.name));
-    let results: Vec<_> = results.collect();
+    // Before the sort there are dy in a backward pass, x, and the router weights.
+    let before = match local {
+        Experts::Forward { .. } => 2,
+        Experts::Backward { .. } => 3,
+    };
+    let (mut operands, results) = divided_by(&described, inputs, axis);
+    // The sort begins with the order of all slots, which no device needs.
+    operands.remove(before);
+    operands.push(places(b, mesh));
     b.part(&operands, &results, |b, inputs| {
-        // Before the sort there are dy in a backward pass, x, and the router weights.
-        let before = match local {
-            Experts::Forward { .. } => 2,
-            Experts::Backward { .. } => 3,
-        };
         let (rest, place) = inputs.split_at(inputs.len() - 1);
         let (rows, rest) = rest.split_at(before);
         let (sort, stacks) = rest.split_at(2);
@@ -243,11 +245,8 @@ fn products(
     p.experts /= mesh.places(Axis::Experts);
     let each = p.experts;
     let axis = |name: &str| is_stack(name).then_some(Axis::Experts);
-    let operands = described.operands.iter().zip(inputs);
-    let operands = operands.map(|(info, value)| (*value, axis(info.name)));
-    let operands: Vec<_> = operands.chain([places(b, mesh)]).collect();
-    let results = described.results.iter().map(|info| axis(info.name));
-    let results: Vec<_> = results.collect();
+    let (mut operands, results) = divided_by(&described, inputs, axis);
+    operands.push(places(b, mesh));
     let mut names = described.operands.iter().map(|info| info.name);
     let offsets = names.position(|name| name == "offsets");
     b.part(&operands, &results, |b, inputs| {
@@ -258,13 +257,9 @@ fn products(
             let offsets = b.convert(inputs[at], S32);
             inputs[at] = b.dynamic_slice(offsets, &[first], &[each + 1]);
         }
-        let made = grouped_gemm::lower(b, &local, &inputs).into_iter();
-        let made = made.zip(&results).map(|(value, axis)| match axis {
-            Some(_) => value,
-            // A row is 0 on all devices but the one that has its expert.
-            None => summed(b, value, &[Axis::Experts]),
-        });
-        Ok(made.collect())
+        let made = grouped_gemm::lower(b, &local, &inputs);
+        // A row is 0 on all devices but the one that has its expert.
+        Ok(summed(b, made, &results, Axis::Experts))
     })
 }
 
@@ -317,19 +312,17 @@ fn matrices(
 /// An operation on one place's share of tokens, rows or sequences.
 struct Share {
     local: Operation,
-    /// The operands that don't have them as first dimension.
+    /// The operands that don't have them as first dimension, and the results that are sums over them.
     whole: Vec<&'static str>,
-    /// The results that are sums over them.
-    sums: Vec<&'static str>,
 }
 
 impl Share {
     /// The share of each place along `data`; `None` if an operation isn't divided.
     fn of(operation: &Operation, mesh: &Mesh) -> Result<Option<Self>, Mismatch> {
         let part = |count| share_of(count, mesh.places(Axis::Data));
-        let made = |local: Operation, whole: &[&'static str], sums: &[&'static str]| {
-            let (whole, sums) = (whole.to_vec(), sums.to_vec());
-            Ok(Some(Self { local, whole, sums }))
+        let made = |local: Operation, whole: &[&'static str]| {
+            let whole = whole.to_vec();
+            Ok(Some(Self { local, whole }))
         };
         match operation {
             Operation::Routing(routing) => {
@@ -344,7 +337,7 @@ impl Share {
                     return Ok(None);
                 };
                 *p = p.with_tokens(tokens)?;
-                made(local.into(), &["Wg", "mask", "bias"], &["dWg"])
+                made(local.into(), &["Wg", "mask", "bias", "dWg"])
             }
             Operation::Experts(experts) => {
                 let mut local = *experts;
@@ -354,8 +347,7 @@ impl Share {
                     return Ok(None);
                 };
                 (p.routing, p.row_bound) = (p.routing.with_tokens(rows)?, rows);
-                let sums = ["dw_in", "dw_out", "db_in", "db_out"];
-                made(local.into(), &["w_in", "w_out", "b_in", "b_out"], &sums)
+                made(local.into(), &STACKS)
             }
             Operation::GroupedGemm(product) => {
                 let mut local = *product;
@@ -369,7 +361,7 @@ impl Share {
                     return Ok(None);
                 };
                 (p.slots, p.row_bound) = (rows, rows);
-                made(local.into(), &["W", "codes", "scales", "b"], &["dW", "db"])
+                made(local.into(), &STACKS)
             }
             Operation::Attention(attention) => Self::of_attention(attention, mesh),
             Operation::KvCache(KvCache::Attend(attend)) => {
@@ -380,7 +372,7 @@ impl Share {
                 let local = of_sequences(whole, batch)?;
                 let local = Attend::new(local, *attend.layout(), attend.table())?;
                 let tables = ["pool", "slopes", "relative", "sinks"];
-                made(KvCache::Attend(local).into(), &tables, &[])
+                made(KvCache::Attend(local).into(), &tables)
             }
             _ => Ok(None),
         }
@@ -395,13 +387,12 @@ impl Share {
         };
         let shared = |table: Option<attention::Pattern>| table.is_some_and(|table| !table.batch);
         let mut whole = vec!["blocks", "slopes", "relative", "sinks"];
-        let mut sums = vec!["drelative", "dsinks"];
+        whole.extend(["drelative", "dsinks"]);
         if shared(rules.mask()) {
             whole.push("mask");
         }
         if shared(rules.bias()) {
-            whole.push("bias");
-            sums.push("dbias");
+            whole.extend(["bias", "dbias"]);
         }
         let local = Attention {
             problem: of_sequences(problem, batch)?,
@@ -410,27 +401,15 @@ impl Share {
         Ok(Some(Self {
             local: local.into(),
             whole,
-            sums,
         }))
     }
 
     fn lower(&self, b: &Builder, inputs: &[Value]) -> Result<Vec<Value>, CallError> {
-        let described = self.local.signature();
-        let axis = |whole: bool| (!whole).then_some(Axis::Data);
-        let operands = described.operands.iter().zip(inputs);
-        let operands = operands.map(|(info, x)| (*x, axis(self.whole.contains(&info.name))));
-        let operands: Vec<_> = operands.collect();
-        let results = described.results.iter();
-        let results: Vec<_> = results
-            .map(|info| axis(self.sums.contains(&info.name)))
-            .collect();
+        let axis = |name: &str| (!self.whole.contains(&name)).then_some(Axis::Data);
+        let (operands, results) = divided_by(&self.local.signature(), inputs, axis);
         b.part(&operands, &results, |b, inputs| {
-            let made = whole(b, &self.local, inputs)?.into_iter();
-            let made = made.zip(&results).map(|(value, axis)| match axis {
-                Some(_) => value,
-                None => summed(b, value, &[Axis::Data]),
-            });
-            Ok(made.collect())
+            let made = whole(b, &self.local, inputs)?;
+            Ok(summed(b, made, &results, Axis::Data))
         })
     }
 }
