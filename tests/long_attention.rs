@@ -7,17 +7,13 @@ use burn::tensor::{Distribution, Tensor};
 use moebius::Device;
 use moebius::attention::{Attend, Attended, merge};
 use moebius_ops::attention::{Attended as HostAttended, Inputs, Problem, Sizes, Tables, reference};
-use moebius_tests::elements::exact;
+use moebius_tests::elements::{exact, floats};
 
 /// Elements of a head's rows.
 const DIM: usize = 64;
 
 /// Number of queries that are compared, evenly spread.
 const SAMPLES: usize = 16;
-
-fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().iter().collect()
-}
 
 /// The chunk of `size` rows from row `at` on.
 fn chunk(x: &Tensor<4>, at: usize, size: usize) -> Tensor<4> {

@@ -9,14 +9,16 @@ use moebius::moe::{
     Activation, Capacity, ExpertKind, Experts, MoeConfig, MoeLayer, MoeOutput, RouterConfig,
     SharedExpertConfig, SwitchConfig,
 };
-use moebius::{Error, ErrorKind, Placement};
+use moebius::{ErrorKind, Placement};
 use moebius_model::{DecoderConfig, Text, TrainConfig, Trainer};
 use moebius_ops::Element;
 use moebius_pjrt::{
     Client, CompileOptions, Environment, LoadedExecutable, Platform, Plugin, Value,
 };
 use moebius_tests::data::Rng;
+use moebius_tests::elements::{exact, floats};
 use moebius_tests::gradients::{filled, trained_gradients};
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::tolerance::{CURVE, assert_close, assert_gradient, rel_l2};
 use moebius_xla::Placed;
 use moebius_xla::stablehlo::{Mesh, Program};
@@ -70,14 +72,6 @@ fn batch(seed: u64, device: &Device) -> Tensor<3> {
     Tensor::from_data(TensorData::new(values, [4, 12, HIDDEN]), device)
 }
 
-fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().convert::<f32>().iter::<f32>().collect()
-}
-
-fn wide(values: &[f32]) -> Vec<f64> {
-    values.iter().copied().map(f64::from).collect()
-}
-
 /// What a forward gives on the host: y, the slots' experts, and the number of slots without one.
 fn found(out: MoeOutput<3>) -> (Vec<f32>, Vec<i64>, i64) {
     let chosen = out.routing.indices.into_data().iter().collect();
@@ -101,7 +95,7 @@ fn compare(config: MoeConfig, of: impl Fn(MoeLayer) -> MoeLayer, dtype: DType) -
         let what = format!("{placement:?} of {config:?}");
         let got = forward(&placed(placement));
         assert_eq!((&got.1, got.2), (&chosen, dropped), "{what}");
-        assert_close(&what, &got.0, &wide(&y), tolerance);
+        assert_close(&what, &got.0, &exact(&y), tolerance);
     }
     dropped
 }
@@ -181,7 +175,7 @@ fn gradients_are_those_of_one_device() {
             for ((path, got), (other, want)) in got.iter().zip(&want) {
                 assert_eq!(path, other);
                 let what = format!("{path}, {placement:?}");
-                assert_gradient(&what, got, &wide(want), Element::F32);
+                assert_gradient(&what, got, &exact(want), Element::F32);
             }
         }
     }
@@ -289,13 +283,7 @@ fn weights_come_back_whole() {
     let (want, ..) = found(layer.forward(batch(5, &placed([2, 2]))).unwrap());
     let flex = moebius::open(&moebius::Device::Flex).unwrap();
     let (got, ..) = found(layer.fork(&flex).forward(batch(5, &flex)).unwrap());
-    assert_close("y", &got, &wide(&want), rel_l2(Element::F32));
-}
-
-fn refused<T>(kind: ErrorKind, result: Result<T, Error>) -> String {
-    let error = result.err().unwrap();
-    assert_eq!(error.kind(), kind, "{error}");
-    error.to_string()
+    assert_close("y", &got, &exact(&want), rel_l2(Element::F32));
 }
 
 #[test]
@@ -304,17 +292,17 @@ fn what_cannot_be_placed_is_named() {
     let six = MoeConfig::new(HIDDEN, 24, 6).init(&device).unwrap();
     let expected = "experts: expected a multiple of the 4 places of experts, got 6";
     let forward = six.forward(batch(5, &device));
-    assert_eq!(refused(ErrorKind::Config, forward), expected);
+    assert_eq!(assert_refused(ErrorKind::Config, forward), expected);
     assert!(moebius::check_experts(&one(), 6).is_ok());
     let open = |name: &str, placement: [usize; 2]| {
         let [experts, data] = placement;
         let placement = Placement::new(experts, data).unwrap();
         moebius::open_placed(&name.parse().unwrap(), placement)
     };
-    let error = refused(ErrorKind::Unsupported, open("flex", [2, 1]));
+    let error = assert_refused(ErrorKind::Unsupported, open("flex", [2, 1]));
     assert!(error.contains("a device of XLA"), "{error}");
     // The plugin of the processor has at most 4096 devices.
-    let error = refused(ErrorKind::Open, open("xla:cpu", [64, 128]));
+    let error = assert_refused(ErrorKind::Open, open("xla:cpu", [64, 128]));
     assert!(error.contains("cpu_device_count"), "{error}");
     // One device is any device.
     assert!(open("flex", [1, 1]).is_ok());

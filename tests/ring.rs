@@ -3,15 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use moebius::ErrorKind;
 use moebius::attention::{Attend, Attended, Ring};
-use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
 use moebius_ops::attention::{
     Gradients, Inputs, Problem, Rule, Rules, Sizes, Tables, alibi_slopes, reference,
     reference_backward,
 };
 use moebius_tests::data::Rng;
-use moebius_tests::elements::exact;
+use moebius_tests::elements::{exact, floats};
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 
 const SIZES: Sizes = Sizes {
@@ -150,10 +151,6 @@ impl Given {
     }
 }
 
-fn floats<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
-    tensor.clone().cast(DType::F32).into_data().iter().collect()
-}
-
 fn open(name: &str) -> Device {
     moebius::open(&name.parse().unwrap()).unwrap()
 }
@@ -173,14 +170,14 @@ fn by_queues(given: &Given, devices: &[Device]) -> Found {
     let out = out.unwrap();
     assert_eq!(out.o.device(), device);
     let found = (out.o.clone() * given.rows(3, &device)).sum().backward();
-    let of = |x: &Tensor<4>| floats(&x.grad(&found).unwrap());
+    let of = |x: &Tensor<4>| floats(x.grad(&found).unwrap());
     let mut gradients = vec![("dq", of(&q)), ("dk", of(&k)), ("dv", of(&v))];
     let rules = given.problem.rules();
     if rules.relative().is_some() {
-        gradients.push(("drelative", floats(&relative.grad(&found).unwrap())));
+        gradients.push(("drelative", floats(relative.grad(&found).unwrap())));
     }
     if given.problem.sinks() {
-        gradients.push(("dsinks", floats(&sinks.grad(&found).unwrap())));
+        gradients.push(("dsinks", floats(sinks.grad(&found).unwrap())));
     }
     (out, gradients)
 }
@@ -189,8 +186,8 @@ fn compare(what: &str, given: &Given, (out, gradients): Found) {
     let (want, expected) = given.want();
     let what = format!("{:?} {what}", given.problem.rules());
     let tolerance = rel_l2(Element::F32);
-    assert_close(&what, &floats(&out.o), &want.o, tolerance);
-    assert_close(&what, &floats(&out.lse), &want.lse, tolerance);
+    assert_close(&what, &floats(out.o), &want.o, tolerance);
+    assert_close(&what, &floats(out.lse), &want.lse, tolerance);
     let named = [
         ("dq", &expected.dq),
         ("dk", &expected.dk),
@@ -225,7 +222,7 @@ fn places_may_be_on_different_devices() {
         let [q, k, v] = given.qkv(device);
         let out = Ring::new(&devices).unwrap().forward(&attend, q, k, v);
         let (want, _) = given.want();
-        let o = floats(&out.unwrap().o);
+        let o = floats(out.unwrap().o);
         assert_close("o on two devices", &o, &want.o, rel_l2(Element::F32));
     }
 }
@@ -233,7 +230,7 @@ fn places_may_be_on_different_devices() {
 #[test]
 fn results_repeat_bit_for_bit() {
     let bits = |(out, gradients): Found| -> Vec<u32> {
-        let all = [floats(&out.o), floats(&out.lse)].into_iter();
+        let all = [floats(out.o), floats(out.lse)].into_iter();
         let all = all.chain(gradients.into_iter().map(|(_, values)| values));
         all.flatten().map(f32::to_bits).collect()
     };
@@ -250,17 +247,11 @@ fn halves_are_merged_in_f32() {
     let device = open("cpu");
     let [q, k, v] = given.qkv(&device).map(|x| x.cast(DType::BF16));
     let whole = attend.forward(q.clone(), k.clone(), v.clone()).unwrap();
-    let want = exact(&floats(&whole.o));
+    let want = exact(&floats(whole.o));
     let queues = Ring::new(&[(); 3].map(|()| device.clone())).unwrap();
     let out = queues.forward(&attend, q, k, v).unwrap();
     assert_eq!([out.o.dtype(), out.lse.dtype()], [DType::BF16, DType::F32]);
-    assert_close("o in bf16", &floats(&out.o), &want, rel_l2(Element::Bf16));
-}
-
-fn refused<T>(kind: ErrorKind, result: Result<T, Error>) -> String {
-    let error = result.err().unwrap();
-    assert_eq!(error.kind(), kind, "{error}");
-    error.to_string()
+    assert_close("o in bf16", &floats(out.o), &want, rel_l2(Element::Bf16));
 }
 
 #[test]
@@ -270,7 +261,7 @@ fn what_chunks_cannot_tell_is_refused() {
     let queues = Ring::new(&[(); 4].map(|()| device.clone())).unwrap();
     let got = |kind, attend: Attend, queries: usize, keys: usize| {
         let out = queues.forward(&attend, zeros(queries), zeros(keys), zeros(keys));
-        refused(kind, out)
+        assert_refused(kind, out)
     };
     let bias = Tensor::<4>::zeros([1, 1, 8, 8], &device);
     let attend = Attend::new;
@@ -309,7 +300,7 @@ fn what_chunks_cannot_tell_is_refused() {
 #[test]
 fn chunks_that_are_elsewhere_are_refused() {
     let [flex, cpu] = ["flex", "cpu"].map(open);
-    let none = refused(ErrorKind::Config, Ring::new(&[]));
+    let none = assert_refused(ErrorKind::Config, Ring::new(&[]));
     assert_eq!(none, "devices of a ring: expected at least 1, got 0");
     let ring = Ring::new(&[flex.clone(), cpu.clone()]).unwrap();
     let chunk = |tokens: usize, device: &Device| {
@@ -317,16 +308,16 @@ fn chunks_that_are_elsewhere_are_refused() {
     };
     let forward = |chunks| ring.forward_chunks(&Attend::new(), chunks);
     assert!(forward(vec![chunk(4, &flex), chunk(4, &cpu)]).is_ok());
-    let message = refused(ErrorKind::Shape, forward(vec![chunk(4, &flex)]));
+    let message = assert_refused(ErrorKind::Shape, forward(vec![chunk(4, &flex)]));
     assert_eq!(message, "chunks of a ring: expected 2, got 1");
     let elsewhere = forward(vec![chunk(4, &flex), chunk(4, &flex)]);
-    let message = refused(ErrorKind::Device, elsewhere);
+    let message = assert_refused(ErrorKind::Device, elsewhere);
     let begins = message.starts_with("device of a chunk: expected Device");
     assert!(begins, "{message}");
     let uneven = forward(vec![chunk(4, &flex), chunk(5, &cpu)]);
-    let message = refused(ErrorKind::Shape, uneven);
+    let message = assert_refused(ErrorKind::Shape, uneven);
     assert!(message.starts_with("q of a chunk"), "{message}");
     let halves = chunk(4, &cpu).map(|x| x.cast(DType::BF16));
-    let message = refused(ErrorKind::Shape, forward(vec![chunk(4, &flex), halves]));
+    let message = assert_refused(ErrorKind::Shape, forward(vec![chunk(4, &flex), halves]));
     assert_eq!(message, "dtype of a chunk: expected F32, got BF16");
 }

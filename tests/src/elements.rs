@@ -1,5 +1,6 @@
-//! Buffers of a kernel's element type, filled from f32 values and read back.
+//! Buffers of a kernel's element type, filled from f32 values and read back, and values of tensors.
 
+use burn::tensor::Tensor;
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -48,6 +49,11 @@ pub fn download(client: &Client, buffer: Handle, len: usize, element: Element) -
         Element::F16 => halves.map(|bits| f16::from_bits(*bits).to_f32()).collect(),
         _ => halves.map(|bits| bf16::from_bits(*bits).to_f32()).collect(),
     }
+}
+
+/// A tensor's values.
+pub fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
 }
 
 /// The values as f64, for an oracle.

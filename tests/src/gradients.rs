@@ -1,6 +1,7 @@
 //! Checks the gradients of a whole layer against central differences.
 
 use crate::data::Rng;
+use crate::elements::floats;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
@@ -23,10 +24,6 @@ struct Collect<'a> {
     trained_only: bool,
     path: Vec<String>,
     found: Vec<Parameter>,
-}
-
-fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().convert::<f32>().iter::<f32>().collect()
 }
 
 impl ModuleVisitor for Collect<'_> {

@@ -1,4 +1,4 @@
-//! Shared parts of the tests: availability of kernels per target, reproducible data, devices by name, tolerances.
+//! Shared parts of the tests: availability of kernels per target, reproducible data, devices by name, refusals, tolerances.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,5 +24,6 @@ pub mod gradients;
 ))]
 mod metal;
 pub mod record;
+pub mod refusal;
 pub mod target;
 pub mod tolerance;

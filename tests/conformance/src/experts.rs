@@ -1,6 +1,5 @@
 //! Every kind of expert: its outputs against plain f64 Rust, its gradients, and its treatment of sequences.
 
-use crate::harness::assert_refused;
 use crate::moe_layer::supports;
 use crate::tensors::{doubles, dtype, floats, integers, random};
 use burn::module::{Module, Param};
@@ -16,6 +15,7 @@ use moebius_tests::elements::exact;
 use moebius_tests::gradients::{
     filled, parameters, trained_gradients, trained_parameters, with_values,
 };
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
 

@@ -2,7 +2,6 @@
 
 use crate::Outcome;
 use crate::fp8_training::{amax, quantised, resumed};
-use crate::harness::assert_refused;
 use crate::tensors::{self, doubles, drawn, floats, integers, random};
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::{DType, Device, Tensor};
@@ -17,6 +16,7 @@ use moebius_ops::scaling::scale_host;
 use moebius_tests::data::Rng;
 use moebius_tests::elements::exact;
 use moebius_tests::gradients::filled;
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, relative_error};
 

@@ -2,7 +2,6 @@
 //! the instructions, as in [`crate::fp8_mma`].
 
 use crate::fp8_linear::{BLOCK, OF_ROW, e4m3, normal};
-use crate::harness::assert_refused;
 use crate::tensors::{bits, doubles, floats};
 use burn::tensor::Device;
 use moebius::fp8::{
@@ -12,6 +11,7 @@ use moebius::moe::{Activation, MoeConfig, MoeLayer, SharedExpertConfig};
 use moebius::nn::Linear;
 use moebius::{Error, ErrorKind};
 use moebius_shaders::grouped_gemm::Variant;
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 

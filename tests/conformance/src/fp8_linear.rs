@@ -1,7 +1,6 @@
 //! Linear layers with FP8 weights against the same layers with the decoded weights, and their preparation for inference.
 
 use crate::fp8_training::{amax, resumed};
-use crate::harness::assert_refused;
 use crate::tensors::{bits, case_file, doubles, dtype, floats, random};
 use burn::module::{Module, Param};
 use burn::store::ModuleRecord;
@@ -14,6 +13,7 @@ use moebius::nn::Linear;
 use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
 use moebius_shaders::DeviceElement;
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
 use moebius_weights::Unscaled;

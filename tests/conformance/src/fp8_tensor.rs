@@ -1,7 +1,6 @@
 //! `Fp8Tensor`: its values, its reported error, its gradients, and its refusals.
 
 use crate::fp8_gemm::{FORMATS, block};
-use crate::harness::assert_refused;
 use crate::quantize::{granularities, normal};
 use crate::tensors::{floats, tensor};
 use burn::module::Param;
@@ -12,6 +11,7 @@ use moebius::fp8::{
     ScaleRule, Weight, amax, fake_quantize,
 };
 use moebius_ops::fp8::{decode_host, encode_host};
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use pollster::block_on;
 

@@ -1,6 +1,5 @@
 //! Training in FP8 against plain f64 sums over values rounded by the host codec.
 
-use crate::harness::assert_refused;
 use crate::moe_layer::supports;
 use crate::tensors::{doubles, dtype, floats, random, tensor, typed};
 use burn::module::{Module, Param};
@@ -17,6 +16,7 @@ use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use moebius_ops::scaling::scale_host;
 use moebius_tests::data::{Rng, rounded};
 use moebius_tests::delayed_scale::DelayedScale;
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, gradient_rel_l2, rel_l2};
 

@@ -49,16 +49,6 @@ impl From<Result<(), Error>> for Outcome {
     }
 }
 
-/// Asserts that `result` is an error of this kind, and returns its message.
-#[track_caller]
-pub(crate) fn assert_refused<T>(kind: ErrorKind, result: Result<T, Error>) -> String {
-    let Err(error) = result else {
-        panic!("expected an error, {kind:?}");
-    };
-    assert_eq!(error.kind(), kind, "{error}");
-    error.to_string()
-}
-
 /// A named case.
 #[derive(Clone, Copy)]
 pub struct Case {

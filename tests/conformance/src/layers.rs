@@ -1,6 +1,5 @@
 //! The five MoE layers and their options besides the experts: each does what distinguishes it.
 
-use crate::harness::assert_refused;
 use crate::tensors::{doubles, floats, integers, mask, random};
 use burn::module::{Module, Param};
 use burn::optim::{AdamConfig, GradientsParams};
@@ -14,6 +13,7 @@ use moebius::moe::{
 };
 use moebius::{Error, ErrorKind, memory_in_use};
 use moebius_tests::gradients::{filled, parameters, with_values};
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 

@@ -1,11 +1,11 @@
 //! Loss scaling against a host implementation of its rule.
 
-use crate::harness::assert_refused;
 use crate::tensors::floats;
 use burn::module::Param;
 use burn::tensor::{Device, Tensor};
 use moebius::ErrorKind;
 use moebius::fp8::training::{LossScale, LossScaler, LossScaling};
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 
 /// The rule of loss scaling on the host.

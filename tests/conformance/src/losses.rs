@@ -1,12 +1,12 @@
 //! Balance losses and load statistics: for uniform and collapsed routing, under masks, and against PyTorch.
 
-use crate::harness::assert_refused;
 use crate::tensors::{case_file, floats, integers, mask, params, random, tensor};
 use burn::tensor::{Int, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::{LoadStatistics, LossWeights, Losses, RouteConfig, Routing, Score, route};
 use moebius_tests::data::Rng;
 use moebius_tests::elements::exact;
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 

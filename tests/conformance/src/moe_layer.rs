@@ -1,6 +1,5 @@
 //! The whole MoE layer through Burn against the f64 oracle, and its promises about memory, launches and order.
 
-use crate::harness::assert_refused;
 use crate::tensors::{drawn, floats, integers, random, words};
 use crate::{Outcome, operation};
 use burn::module::Param;
@@ -14,6 +13,7 @@ use moebius_device::memory_in_use;
 use moebius_ops::{Element, HostTensor, Operation, experts, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::record::{Launch, launched_by};
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, gradient_rel_l2, rel_l2};
 use pollster::block_on;

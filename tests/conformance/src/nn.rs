@@ -1,6 +1,5 @@
 //! Ordinary layers on the experts' kernels, and their gradients, against the f64 oracle.
 
-use crate::harness::assert_refused;
 use crate::tensors::{dtype, floats, typed};
 use burn::module::Param;
 use burn::nn::RmsNormConfig;
@@ -15,6 +14,7 @@ use moebius_ops::segment_attention::{
 use moebius_shaders::DeviceElement;
 use moebius_tests::data::Rng;
 use moebius_tests::elements::{exact, rounded};
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 

@@ -1,6 +1,5 @@
 //! Every router: its rule against plain Rust, its gradients, its state, and masks.
 
-use crate::harness::assert_refused;
 use crate::tensors::{floats, integers, mask, tensor, words};
 use burn::module::Module;
 use burn::tensor::{Int, Tensor};
@@ -14,6 +13,7 @@ use moebius_ops::{Element, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::elements::exact;
 use moebius_tests::gradients::{filled, parameters, with_values};
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 

@@ -1,7 +1,6 @@
 //! Experts that move to the device when they are needed: the same bits as a resident layer, within the memory budget.
 
 use crate::fp8_linear::{BLOCK, e4m3};
-use crate::harness::assert_refused;
 use crate::moe_layer::supports;
 use crate::tensors::{floats, integers, mask, random, tensor};
 use burn::tensor::{DType, Tensor, TensorData};
@@ -14,6 +13,7 @@ use moebius::moe::{
 use moebius::{Error, ErrorKind};
 use moebius_device::memory_in_use;
 use moebius_tests::gradients::{filled, with_values};
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 
 fn batch(target: &Target, [tokens, hidden]: [usize; 2], seed: u64) -> Tensor<2> {

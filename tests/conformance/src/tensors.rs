@@ -4,6 +4,7 @@ use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use moebius_ops::Element;
 use moebius_tests::data::Rng;
 use moebius_tests::elements::exact;
+pub(crate) use moebius_tests::elements::floats;
 use moebius_weights::Reader;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -66,10 +67,6 @@ pub(crate) fn dtype(element: Element) -> DType {
         Element::F16 => DType::F16,
         Element::Bf16 => DType::BF16,
     }
-}
-
-pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().convert::<f32>().iter::<f32>().collect()
 }
 
 /// A tensor's values as f64, for an oracle.

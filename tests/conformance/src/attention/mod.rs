@@ -7,7 +7,6 @@ mod variants;
 mod views;
 
 use crate::Outcome;
-use crate::harness::assert_refused;
 use burn::tensor::{Bool, Tensor, TensorData};
 use case::{Case, Run, USUAL, at, floats, problem};
 pub(crate) use dropout::{dropout, dropout_f16, dropout_repeats, masks};
@@ -16,6 +15,7 @@ use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
 use moebius_ops::attention::{Pattern, Problem, Rule};
 use moebius_shaders::DeviceElement;
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 pub(crate) use own_rule::{own_rule, own_rule_agrees};

@@ -3,11 +3,11 @@
 use super::PER_HEAD;
 use super::case::{Case, USUAL, problem};
 use crate::Outcome;
-use crate::harness::assert_refused;
 use cubecl::prelude::*;
 use moebius::attention::{HostRule, LaunchRule, Pair, Pairs, RuleArgs, ScoreRule, check_rule};
 use moebius::{Error, ErrorKind};
 use moebius_ops::attention::Rule;
+use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
 
 /// A rule that turns a score s into s / (1 + |s| / cap) − rate · (p − j)², and hides key j from head h if `stride` divides
