@@ -304,6 +304,9 @@ fn what_cannot_be_placed_is_named() {
     // The plugin of the processor has at most 4096 devices.
     let error = assert_refused(ErrorKind::Open, open("xla:cpu", [64, 128]));
     assert!(error.contains("cpu_device_count"), "{error}");
+    // No program can be compiled for so many.
+    let error = assert_refused(ErrorKind::Config, open("xla:cpu", [1000, 1000]));
+    assert!(error.contains("at most 65536"), "{error}");
     // One device is any device.
     assert!(open("flex", [1, 1]).is_ok());
 }

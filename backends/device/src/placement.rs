@@ -45,40 +45,23 @@ pub enum PlacementError {
         /// The whole text.
         got: String,
     },
-    /// No program can be compiled for so many devices.
-    #[error(
-        "expected at most {} devices in all, got {experts} x {data}",
-        Placement::MOST
-    )]
-    TooMany {
-        /// The places of experts.
-        experts: usize,
-        /// The places of data.
-        data: usize,
-    },
 }
 
 impl Placement {
     /// The form of the text, for help texts.
     pub const EXPECTED: &'static str = "experts=N,data=N";
 
-    /// The most devices of a placement.
-    const MOST: usize = 1 << 16;
-
     /// A placement over `experts` · `data` devices.
     ///
     /// # Errors
     ///
-    /// [`PlacementError::BadNumber`] when a number is 0, and [`PlacementError::TooMany`].
+    /// [`PlacementError::BadNumber`] when a number is 0.
     pub fn new(experts: usize, data: usize) -> Result<Self, PlacementError> {
         for (name, number) in [("experts", experts), ("data", data)] {
             if number == 0 {
                 let got = number.to_string();
                 return Err(PlacementError::BadNumber { name, got });
             }
-        }
-        if experts.saturating_mul(data) > Self::MOST {
-            return Err(PlacementError::TooMany { experts, data });
         }
         Ok(Self { experts, data })
     }
@@ -95,7 +78,7 @@ impl Placement {
 
     /// The number of devices.
     pub fn devices(&self) -> usize {
-        self.experts * self.data
+        self.experts.saturating_mul(self.data)
     }
 }
 
@@ -182,10 +165,6 @@ mod tests {
         assert_eq!(
             refused("data=2,data=2"),
             "expected `data` once, got it twice in `data=2,data=2`"
-        );
-        assert_eq!(
-            refused("experts=1000,data=1000"),
-            "expected at most 65536 devices in all, got 1000 x 1000"
         );
         assert!(refused("").starts_with("expected `experts=N`"));
     }

@@ -24,7 +24,8 @@ pub fn open(device: &Device) -> Result<burn::tensor::Device, Error> {
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for several devices that aren't XLA's, or when this build lacks it,
-/// [`ErrorKind::Open`](crate::ErrorKind::Open) when the plugin is missing, or there are fewer devices.
+/// [`ErrorKind::Open`](crate::ErrorKind::Open) when the plugin is missing, or there are fewer devices, and
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for more devices than a program can be compiled for.
 pub fn open_placed(first: &Device, placement: Placement) -> Result<burn::tensor::Device, Error> {
     if placement.devices() == 1 {
         return open(first);
