@@ -5,7 +5,7 @@ use moebius_device::Device;
 use moebius_engine::{Engine, EngineOptions, Generation, Sampling, SamplingOptions};
 use serde::Serialize;
 
-use crate::args::{ModelPrecision, PlaceArgs};
+use crate::args::{DeviceArgs, ModelPrecision, PlaceArgs};
 use crate::bench::{Measured, print_short, watched};
 use crate::bundled;
 use crate::devices::Survey;
@@ -127,9 +127,12 @@ fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
     screen.line("")?;
     let source = Source::open(None)?;
     let ids = source.tokenizer.encode(BEGINNING, true)?;
-    let place = PlaceArgs {
+    let devices = DeviceArgs {
         device,
         placement: None,
+    };
+    let place = PlaceArgs {
+        devices,
         dtype: ModelPrecision::F32,
         expert_cache: None,
     };

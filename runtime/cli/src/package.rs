@@ -12,7 +12,7 @@ use moebius_weights::package::{
 };
 use serde_json::json;
 
-use crate::args::{BenchEngineArgs, CacheArgs, ModelArgs, PackageArgs, PlaceArgs, SpeculationArgs};
+use crate::args::{BenchEngineArgs, CacheArgs, ModelArgs, PackageArgs, SpeculationArgs};
 use crate::bench::engine::{self, EngineRun};
 use crate::devices::bytes;
 use crate::error::CliError;
@@ -189,12 +189,7 @@ fn bench_args(args: &PackageArgs, folder: &Path) -> BenchEngineArgs {
         model: ModelArgs {
             model: Some(folder.to_owned()),
         },
-        place: PlaceArgs {
-            device: args.place.device,
-            placement: args.place.placement,
-            dtype: args.place.dtype,
-            expert_cache: args.place.expert_cache,
-        },
+        place: args.place,
         cache: CacheArgs::auto(),
         speculation: SpeculationArgs::none(),
         streams: args.streams,

@@ -145,8 +145,7 @@ pub(crate) fn opened(
         return Err(without_experts("--expert-cache", files));
     }
     let cache = room.map(|room| room.memory(files.spec())).transpose()?;
-    let wanted = (place.device, place.placement);
-    let (name, device) = open_for(Work::Tokens, wanted, screen)?;
+    let (name, device) = open_for(Work::Tokens, place.devices, screen)?;
     let options = LoadOptions {
         expert_cache: place.expert_cache,
         ..options(place.dtype)

@@ -1,8 +1,9 @@
 //! Chooses the device that a command works on, and opens it.
 
 use moebius::discover;
-use moebius_device::{Device, Placement, Work, probe};
+use moebius_device::{Device, Work, probe};
 
+use crate::args::DeviceArgs;
 use crate::bundled;
 use crate::error::CliError;
 use crate::report::Report;
@@ -46,13 +47,13 @@ fn resolve_for(work: Work, requested: Device, screen: &Screen) -> Result<Device,
 /// Opens the device that [`resolve_for`] gives, or the devices of a placement from the requested one on, as one device.
 pub(crate) fn open_for(
     work: Work,
-    (requested, placement): (Device, Option<Placement>),
+    DeviceArgs { device, placement }: DeviceArgs,
     screen: &Screen,
 ) -> Result<(Device, burn::tensor::Device), CliError> {
     if let Some(placement) = placement.filter(|placement| placement.devices() > 1) {
-        return Ok((requested, moebius::open_placed(&requested, placement)?));
+        return Ok((device, moebius::open_placed(&device, placement)?));
     }
-    let name = resolve_for(work, requested, screen)?;
+    let name = resolve_for(work, device, screen)?;
     Ok((name, moebius::open(&name)?))
 }
 

@@ -76,21 +76,28 @@ pub(crate) struct GenerateArgs {
     pub(crate) experts: bool,
 }
 
-/// Where a model runs, and in what.
-#[derive(Debug, Args)]
-pub(crate) struct PlaceArgs {
+/// Where a model runs.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct DeviceArgs {
     /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
     pub(crate) device: Device,
     /// Divide the model among so many devices of XLA from --device on: the experts of each layer among some, tokens among others.
-    #[arg(long = "place", value_name = Placement::EXPECTED, conflicts_with = "expert_cache")]
+    #[arg(long = "place", value_name = Placement::EXPECTED)]
     pub(crate) placement: Option<Placement>,
+}
+
+/// Where a model runs, and in what.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct PlaceArgs {
+    #[command(flatten)]
+    pub(crate) devices: DeviceArgs,
     /// What to compute in.
     #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
     pub(crate) dtype: ModelPrecision,
     /// Keep experts in main memory, and those that tokens need in so many bytes of the device, such as 4GiB or 512MiB. Changes no token;
     /// the rest of the model is on the device.
-    #[arg(long, value_name = "BYTES", value_parser = byte_count)]
+    #[arg(long, value_name = "BYTES", value_parser = byte_count, conflicts_with = "placement")]
     pub(crate) expert_cache: Option<u64>,
 }
 

@@ -22,8 +22,8 @@ pub(crate) use bench::{
 };
 pub(crate) use fetch::FetchArgs;
 pub(crate) use generate::{
-    ChatArgs, GenerateArgs, LogitsArgs, ModelArgs, ModelPrecision, PerplexityArgs, PlaceArgs,
-    PromptArgs,
+    ChatArgs, DeviceArgs, GenerateArgs, LogitsArgs, ModelArgs, ModelPrecision, PerplexityArgs,
+    PlaceArgs, PromptArgs,
 };
 pub(crate) use package::PackageArgs;
 pub(crate) use serve::ServeArgs;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius_benches::options::{Named, named, positive};
-use moebius_device::{Device, Placement};
 use moebius_model::Precision;
+
+use super::DeviceArgs;
 
 /// The precisions of a training, by name.
 fn precisions() -> [Named<Precision>; 3] {
@@ -34,13 +35,8 @@ fn precisions() -> [Named<Precision>; 3] {
 pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) published: PublishedArgs,
-    /// Device to train on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
-    #[arg(long, value_name = "D", default_value = "auto")]
-    pub(crate) device: Device,
-    /// Divide the model among so many devices of XLA from --device on: the experts of each layer, their gradients and what the optimizer
-    /// keeps for them among some, tokens among others.
-    #[arg(long = "place", value_name = Placement::EXPECTED)]
-    pub(crate) placement: Option<Placement>,
+    #[command(flatten)]
+    pub(crate) devices: DeviceArgs,
     /// Steps in all; the learning rate falls towards the last [default: 300].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) steps: Option<usize>,

@@ -28,8 +28,7 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
     })?;
     let ids = text(args)?.ids();
     let flops = course.config.step_flops(&course.subject.spec());
-    let wanted = (args.device, args.placement);
-    let (name, device) = open_for(Work::Steps { flops }, wanted, screen)?;
+    let (name, device) = open_for(Work::Steps { flops }, args.devices, screen)?;
     course.subject.spec().check_experts(&device)?;
     let Course {
         config,

@@ -43,8 +43,7 @@ pub(super) fn run(
         Subject::from(source.spec())
     })?;
     let flops = course.config.step_flops(source.spec());
-    let wanted = (args.device, args.placement);
-    let (name, device) = open_for(Work::Steps { flops }, wanted, screen)?;
+    let (name, device) = open_for(Work::Steps { flops }, args.devices, screen)?;
     source.spec().check_experts(&device)?;
     let mut trainer = source.trainer(course, learnt.to_vec(), &device, screen)?;
     title(name, (&source, &trainer), screen)?;
