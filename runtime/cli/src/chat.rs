@@ -42,17 +42,17 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     AnswerStream::new(&source.tokenizer, &args.stop)?;
     let constraint = published::constraint(&args.form, &source.tokenizer)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
-    let speculation = Speculation::open(&args.speculation, &source, screen)?;
+    let speculation = Speculation::open(&args.engine.speculation, &source, screen)?;
     let room = EngineOptions::for_one(args.context);
-    let room = args.cache.room(room, args.place.dtype);
-    let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
+    let room = args.engine.room(room);
+    let ready = published::ready(&source.files, &args.engine.place, Some(room), screen)?;
     let name = ready.name;
     let mut engine = Engine::new(ready.model, room, &ready.device)?;
     let place = (room, &ready.device);
     speculation::begin(
         &mut engine,
         speculation.as_ref(),
-        args.place.dtype,
+        args.engine.place.dtype,
         place,
         screen,
     )?;
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
         engine.count_experts();
     }
     take_interrupts()?;
-    let (family, dtype) = (source.files.family(), args.place.dtype.name());
+    let (family, dtype) = (source.files.family(), args.engine.place.dtype.name());
     let title = format!("{family} on {name} in {dtype} · /help lists the commands");
     screen.line(&screen.paint(DIM, &title))?;
     let mut conversation = Conversation {

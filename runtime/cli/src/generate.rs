@@ -26,16 +26,16 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     let stream = AnswerStream::new(&source.tokenizer, &args.stop)?;
     let constraint = published::constraint(&args.form, &source.tokenizer)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
-    let speculation = Speculation::open(&args.speculation, &source, screen)?;
+    let speculation = Speculation::open(&args.engine.speculation, &source, screen)?;
     let room = EngineOptions::for_one(ids.len().saturating_add(args.max_tokens));
-    let room = args.cache.room(room, args.place.dtype);
-    let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
+    let room = args.engine.room(room);
+    let ready = published::ready(&source.files, &args.engine.place, Some(room), screen)?;
     let mut engine = Engine::new(ready.model, room, &ready.device)?;
     let place = (room, &ready.device);
     speculation::begin(
         &mut engine,
         speculation.as_ref(),
-        args.place.dtype,
+        args.engine.place.dtype,
         place,
         screen,
     )?;
@@ -95,7 +95,7 @@ impl Place<'_> {
             "{} on {} in {} · loaded in {:.1} s · prompt {} tokens, {prefill:.0} tokens/s · {} tokens, {speed} tokens/s{proposals} · cache {} · {}",
             self.source.files.family(),
             self.name,
-            args.place.dtype.name(),
+            args.engine.place.dtype.name(),
             self.load_s,
             self.prompt_tokens,
             answer.ids.len(),
@@ -107,7 +107,7 @@ impl Place<'_> {
             "device": self.name,
             "model": self.source.name(),
             "family": self.source.files.family(),
-            "dtype": args.place.dtype.name(),
+            "dtype": args.engine.place.dtype.name(),
             "text": answer.text,
             "ids": answer.ids,
             "finish": answer.finish,

@@ -12,7 +12,7 @@ use moebius_weights::package::{
 };
 use serde_json::json;
 
-use crate::args::{BenchEngineArgs, CacheArgs, ModelArgs, PackageArgs, SpeculationArgs};
+use crate::args::{BenchEngineArgs, EngineArgs, ModelArgs, PackageArgs};
 use crate::bench::engine::{self, EngineRun};
 use crate::devices::bytes;
 use crate::error::CliError;
@@ -189,9 +189,7 @@ fn bench_args(args: &PackageArgs, folder: &Path) -> BenchEngineArgs {
         model: ModelArgs {
             model: Some(folder.to_owned()),
         },
-        place: args.place,
-        cache: CacheArgs::auto(),
-        speculation: SpeculationArgs::none(),
+        engine: EngineArgs::at(args.place),
         streams: args.streams,
         prompt: args.prompt,
         tokens: args.tokens,

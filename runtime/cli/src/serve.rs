@@ -69,7 +69,7 @@ fn prepare(args: &ServeArgs, screen: &Screen) -> Result<Prepared, CliError> {
     let certificate = certificate(args)?;
     let keys = KeyRing::new(read_keys(args.keys.as_deref())?);
     let traces = traces(args.otlp_endpoint.as_deref())?;
-    for model in [&args.model.model, &args.speculation.draft_model] {
+    for model in [&args.model.model, &args.engine.speculation.draft_model] {
         verify(model.as_deref())?;
     }
     let source = Source::open(args.model.model.as_deref())?.with_special_as_text(args.no_special);
@@ -77,9 +77,9 @@ fn prepare(args: &ServeArgs, screen: &Screen) -> Result<Prepared, CliError> {
     let counts = published::counted(args.experts, &source.files)?.is_some();
     let made_for = source.files.spec().positions;
     let context = args.context.unwrap_or(made_for.min(MOST_CONTEXT));
-    let speculation = Speculation::open(&args.speculation, &source, screen)?;
-    let room = args.cache.room(room(args, context), args.place.dtype);
-    let opened = published::opened(&source.files, &args.place, Some(room), screen)?;
+    let speculation = Speculation::open(&args.engine.speculation, &source, screen)?;
+    let room = args.engine.room(room(args, context));
+    let opened = published::opened(&source.files, &args.engine.place, Some(room), screen)?;
     let (device_name, device, load) = opened;
     let served_name = args.served_name.clone();
     let served_name = served_name.unwrap_or_else(|| name(args.model.model.as_deref()));
@@ -102,7 +102,7 @@ fn prepare(args: &ServeArgs, screen: &Screen) -> Result<Prepared, CliError> {
         device_name,
         loading: Loading {
             files: source.files,
-            precision: args.place.dtype,
+            precision: args.engine.place.dtype,
             load,
             device,
             room,

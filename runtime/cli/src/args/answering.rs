@@ -1,4 +1,4 @@
-//! Options of the engine that answers: what its cache keeps keys and values in, who proposes tokens, and what an answer must be.
+//! Options of the engine that answers: where it runs, what its cache keeps, who proposes tokens, and what an answer must be.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use moebius::attention::CacheFormat;
 use moebius_benches::options::{Named, named, positive};
 use moebius_engine::{EngineOptions, Ngrams};
 
-use super::ModelPrecision;
+use super::{ModelPrecision, PlaceArgs};
 
 /// Default for the largest number of tokens that a draft model proposes.
 const DRAFT_TOKENS: usize = 4;
@@ -17,6 +17,18 @@ const DRAFT_TOKENS: usize = 4;
 pub(crate) enum CachePrecision {
     Auto,
     Given(CacheFormat),
+}
+
+impl CachePrecision {
+    /// The format for a model that computes in `precision`.
+    fn format(self, precision: ModelPrecision) -> CacheFormat {
+        match (self, precision) {
+            (Self::Given(format), _) => format,
+            (Self::Auto, ModelPrecision::F16) => CacheFormat::F16,
+            (Self::Auto, ModelPrecision::Bf16) => CacheFormat::Bf16,
+            (Self::Auto, ModelPrecision::F32 | ModelPrecision::Fp8) => CacheFormat::F32,
+        }
+    }
 }
 
 const CACHE_PRECISIONS: [Named<CachePrecision>; 5] = [
@@ -39,36 +51,39 @@ const CACHE_PRECISIONS: [Named<CachePrecision>; 5] = [
     ),
 ];
 
-/// What the cache keeps keys and values in.
+/// Where a model answers, what its cache keeps, and who proposes tokens to it.
 #[derive(Debug, Args)]
-pub(crate) struct CacheArgs {
+pub(crate) struct EngineArgs {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
     /// What the cache keeps keys and values in.
     #[arg(long, value_name = "T", default_value = "auto", value_parser = named(CACHE_PRECISIONS))]
-    pub(crate) kv_cache_dtype: CachePrecision,
+    kv_cache_dtype: CachePrecision,
+    #[command(flatten)]
+    pub(crate) speculation: SpeculationArgs,
 }
 
-impl CacheArgs {
-    /// The default: keys and values as the model computes them.
-    pub(crate) fn auto() -> Self {
+impl EngineArgs {
+    /// The defaults at this place: keys and values as the model computes them, and no proposals.
+    pub(crate) fn at(place: PlaceArgs) -> Self {
         Self {
+            place,
             kv_cache_dtype: CachePrecision::Auto,
+            speculation: SpeculationArgs::default(),
         }
     }
 
-    /// These options of an engine, with the asked format of its cache for a model that computes in `precision`.
-    pub(crate) fn room(&self, options: EngineOptions, precision: ModelPrecision) -> EngineOptions {
-        let format = match (self.kv_cache_dtype, precision) {
-            (CachePrecision::Given(format), _) => format,
-            (CachePrecision::Auto, ModelPrecision::F16) => CacheFormat::F16,
-            (CachePrecision::Auto, ModelPrecision::Bf16) => CacheFormat::Bf16,
-            (CachePrecision::Auto, ModelPrecision::F32 | ModelPrecision::Fp8) => CacheFormat::F32,
-        };
-        EngineOptions { format, ..options }
+    /// These options of an engine, with the asked format of its cache.
+    pub(crate) fn room(&self, options: EngineOptions) -> EngineOptions {
+        EngineOptions {
+            format: self.kv_cache_dtype.format(self.place.dtype),
+            ..options
+        }
     }
 }
 
-/// Who proposes tokens that the model verifies together.
-#[derive(Debug, Args)]
+/// Who proposes tokens that the model verifies together; nobody by default.
+#[derive(Debug, Default, Args)]
 pub(crate) struct SpeculationArgs {
     /// Verify several tokens at once: up to K [default: 4] that followed the last N tokens [default: 4], or fewer, where they were
     /// before. Changes no token.
@@ -88,15 +103,6 @@ pub(crate) struct SpeculationArgs {
 }
 
 impl SpeculationArgs {
-    /// The default: no proposals.
-    pub(crate) fn none() -> Self {
-        Self {
-            speculate: None,
-            draft_model: None,
-            draft_tokens: None,
-        }
-    }
-
     /// Largest number of tokens that the draft model proposes.
     pub(crate) fn draft_tokens(&self) -> usize {
         self.draft_tokens.unwrap_or(DRAFT_TOKENS)
@@ -151,21 +157,15 @@ mod tests {
 
     #[test]
     fn a_cache_keeps_what_is_computed_unless_told() {
-        let format = |asked, precision| {
-            let args = CacheArgs {
-                kv_cache_dtype: asked,
-            };
-            args.room(EngineOptions::for_one(16), precision).format
-        };
         for (precision, kept) in [
             (ModelPrecision::F32, CacheFormat::F32),
             (ModelPrecision::F16, CacheFormat::F16),
             (ModelPrecision::Bf16, CacheFormat::Bf16),
             (ModelPrecision::Fp8, CacheFormat::F32),
         ] {
-            assert_eq!(format(CachePrecision::Auto, precision), kept);
+            assert_eq!(CachePrecision::Auto.format(precision), kept);
             let given = CachePrecision::Given(CacheFormat::E4m3);
-            assert_eq!(format(given, precision), CacheFormat::E4m3);
+            assert_eq!(given.format(precision), CacheFormat::E4m3);
         }
     }
 }

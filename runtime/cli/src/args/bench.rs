@@ -11,7 +11,7 @@ use moebius_benches::moe::MoeBench;
 use moebius_benches::options::{Named, named, positive};
 use moebius_host::Simd;
 
-use super::{CacheArgs, ModelArgs, PlaceArgs, SpeculationArgs};
+use super::{EngineArgs, ModelArgs};
 
 /// `bench`.
 #[derive(Debug, Args)]
@@ -149,11 +149,7 @@ pub(crate) struct BenchEngineArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    #[command(flatten)]
-    pub(crate) cache: CacheArgs,
-    #[command(flatten)]
-    pub(crate) speculation: SpeculationArgs,
+    pub(crate) engine: EngineArgs,
     /// Requests at the same time.
     #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
     pub(crate) streams: usize,

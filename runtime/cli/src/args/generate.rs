@@ -7,7 +7,7 @@ use moebius_benches::options::{Named, named, positive};
 use moebius_device::{Device, Placement};
 use moebius_engine::{Sampling, SamplingOptions};
 
-use super::{CacheArgs, FormArgs, SpeculationArgs};
+use super::{EngineArgs, FormArgs};
 use crate::error::CliError;
 
 /// What a model computes in.
@@ -56,11 +56,7 @@ pub(crate) struct GenerateArgs {
     #[command(flatten)]
     pub(crate) prompt: PromptArgs,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    #[command(flatten)]
-    pub(crate) cache: CacheArgs,
-    #[command(flatten)]
-    pub(crate) speculation: SpeculationArgs,
+    pub(crate) engine: EngineArgs,
     /// Tokens to generate at most; memory is taken as they come.
     #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
     pub(crate) max_tokens: usize,
@@ -200,11 +196,7 @@ pub(crate) struct ChatArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    #[command(flatten)]
-    pub(crate) cache: CacheArgs,
-    #[command(flatten)]
-    pub(crate) speculation: SpeculationArgs,
+    pub(crate) engine: EngineArgs,
     /// Tokens of the whole conversation at most; memory is taken as they come.
     #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
     pub(crate) context: usize,

@@ -16,7 +16,7 @@ use moebius_benches::options::{FORMATS, Named, named};
 use moebius_device::Device;
 use moebius_host::Simd;
 
-pub(crate) use answering::{CacheArgs, FormArgs, SpeculationArgs};
+pub(crate) use answering::{EngineArgs, FormArgs, SpeculationArgs};
 pub(crate) use bench::{
     BenchArgs, BenchChartArgs, BenchCommand, BenchEngineArgs, BenchMoeArgs, How,
 };

@@ -8,8 +8,7 @@ use clap::Args;
 use moebius_benches::options::positive;
 use moebius_serve::ServeLimits;
 
-use super::generate::{ModelArgs, PlaceArgs};
-use super::{CacheArgs, SpeculationArgs};
+use super::{EngineArgs, ModelArgs};
 
 /// `serve`.
 #[derive(Debug, Args)]
@@ -21,11 +20,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) served_name: Option<String>,
     #[command(flatten)]
-    pub(crate) place: PlaceArgs,
-    #[command(flatten)]
-    pub(crate) cache: CacheArgs,
-    #[command(flatten)]
-    pub(crate) speculation: SpeculationArgs,
+    pub(crate) engine: EngineArgs,
     /// Address to listen on.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8000")]
     pub(crate) address: SocketAddr,

@@ -25,7 +25,7 @@ fn bytes_are_read_with_their_unit() {
         let line = ["moebius", "generate", "--expert-cache", bytes];
         let parsed = Cli::try_parse_from(line).ok()?;
         match parsed.command {
-            Some(Command::Generate(args)) => args.place.expert_cache,
+            Some(Command::Generate(args)) => args.engine.place.expert_cache,
             _ => None,
         }
     };

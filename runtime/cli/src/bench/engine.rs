@@ -28,7 +28,7 @@ pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome
     let source = Source::open(args.model.model.as_deref())?;
     let measured = measure(args, &source, screen)?;
     let verified = measured.verified();
-    let (family, dtype) = (source.files.family(), args.place.dtype.name());
+    let (family, dtype) = (source.files.family(), args.engine.place.dtype.name());
     let name = &measured.device;
     let title = format!("{family} on {name} in {dtype} · medians of {RUNS} runs");
     screen.heading(&title)?;
@@ -94,15 +94,15 @@ pub(crate) fn measure(
     screen: &mut Screen,
 ) -> Result<EngineRun, CliError> {
     let ids = tokens(args, source)?;
-    let speculation = Speculation::open(&args.speculation, source, screen)?;
-    let room = args.cache.room(room(args), args.place.dtype);
-    let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
+    let speculation = Speculation::open(&args.engine.speculation, source, screen)?;
+    let room = args.engine.room(room(args));
+    let ready = published::ready(&source.files, &args.engine.place, Some(room), screen)?;
     let mut engine = Engine::new(ready.model, room, &ready.device)?;
     let place = (room, &ready.device);
     speculation::begin(
         &mut engine,
         speculation.as_ref(),
-        args.place.dtype,
+        args.engine.place.dtype,
         place,
         screen,
     )?;
