@@ -27,8 +27,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const HIDDEN: usize = 16;
 const TOKENS: usize = 48;
 
-/// Places of experts and of data, on two and on four devices.
-const PLACEMENTS: [[usize; 2]; 5] = [[2, 1], [1, 2], [4, 1], [2, 2], [1, 4]];
+/// Places of experts and of data: experts alone, both, and data alone are divided.
+const PLACEMENTS: [[usize; 2]; 3] = [[4, 1], [2, 2], [1, 4]];
 
 fn one() -> Device {
     moebius::open(&"xla:cpu".parse().unwrap()).unwrap()
@@ -106,14 +106,13 @@ fn same(layer: MoeLayer) -> MoeLayer {
 
 #[test]
 fn layers_compute_what_one_device_does() {
-    assert_eq!(compare(config(), same, DType::F32), 0);
     assert!(compare(capped(), same, DType::F32) > 20);
     compare(capped(), same, DType::BF16);
     let switch = RouterConfig::Switch(SwitchConfig::default());
     let switch = capped().with_router(switch).with_bias(false);
     assert!(compare(switch, same, DType::F32) > 10);
     let shared = config().with_shared(Some(SharedExpertConfig::new(8)));
-    compare(shared, same, DType::F32);
+    assert_eq!(compare(shared, same, DType::F32), 0);
 }
 
 /// These experts are products per expert, with rows in between.
@@ -217,7 +216,7 @@ fn a_decoder_learns_as_on_one_device() {
     let _alone = alone();
     let want = losses(&one());
     assert!(want[7] < want[0], "{want:?}");
-    for placement in [[2, 1], [4, 1], [2, 2]] {
+    for placement in [[4, 1], [2, 2]] {
         let got = losses(&placed(placement));
         let pairs = got.iter().zip(&want);
         let distance = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
