@@ -9,8 +9,7 @@ use cudarc::driver::sys::CUdevice_attribute::{self as Attribute, *};
 use cudarc::driver::{CudaContext, DriverError};
 
 use crate::guard::{PROBE_THREAD, quietly};
-use crate::located::Found;
-use crate::located::{Located, index_among};
+use crate::located::{Found, Located, index_among};
 use crate::memory::driver_module;
 use crate::nvidia::{Compiler, shapes};
 use crate::{Capability, Device, DeviceKind, Limits, MemoryFigures, OpenError, Runtime, Vendor};

@@ -22,6 +22,7 @@ pub(crate) struct Located {
 
 /// `device`'s index among `count` devices; 0 if the name has no index.
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
+#[cfg(not(target_family = "wasm"))]
 pub(crate) fn index_among(device: Device, count: usize) -> Result<u32, OpenError> {
     let index = device.index().unwrap_or(0);
     if (index as usize) < count {

@@ -8,8 +8,7 @@ use cubecl::device::AmdDevice;
 use cubecl::ir::{DeviceProperties, PciAddress};
 
 use crate::guard::quietly;
-use crate::located::Found;
-use crate::located::{Located, index_among};
+use crate::located::{Found, Located, index_among};
 use crate::{Capability, Device, MemoryFigures, OpenError};
 
 /// Lists every HIP GPU. This starts each GPU's runtime, since HIP describes a device nowhere else.
