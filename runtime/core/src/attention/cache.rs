@@ -38,8 +38,6 @@ pub struct Step {
     table: Tensor<2, Int>,
     /// The first new token of each sequence, and one past its last \[B, 2\].
     spans: Tensor<2, Int>,
-    /// The largest number of new tokens of a sequence.
-    tokens: usize,
     /// The number of pages of the pool, and of tokens in a page.
     pool: [usize; 2],
     /// The pages of each sequence on the host, and the range of its new tokens.
@@ -61,7 +59,8 @@ impl Step {
     /// The largest number of new tokens of a sequence: T of k and v, and Sq of q. The new tokens of a shorter sequence come first in its
     /// rows, and the rows after them aren't read.
     pub fn tokens(&self) -> usize {
-        self.tokens
+        let tokens = self.sequences().map(|span| span.end - span.start);
+        tokens.max().unwrap_or(0)
     }
 
     /// The pages of each sequence and the range of its new tokens, for what a program caches beside keys and values.
@@ -226,11 +225,9 @@ impl Pages {
             let data = TensorData::new(words, [sequences.len(), columns]);
             Tensor::from_data(data, (device, DType::I32))
         };
-        let tokens = sequences.iter().map(|(_, [start, end])| end - start);
         Step {
             table: words(table, self.most),
             spans: words(spans, 2),
-            tokens: tokens.max().unwrap_or(0),
             pool: [self.pages, self.page],
             sequences,
         }
@@ -370,8 +367,8 @@ impl KvCache {
     /// device that can't compute the operation; after an error the cache is unchanged.
     pub fn append(&mut self, k: Tensor<4>, v: Tensor<4>, step: &Step) -> Result<(), Error> {
         let l = self.layout;
-        let [batch, most] = self.check(step, &k)?;
-        let shape = |dim| [batch, l.kv_heads(), step.tokens, dim];
+        let ([batch, most], tokens) = (self.check(step, &k)?, step.tokens());
+        let shape = |dim| [batch, l.kv_heads(), tokens, dim];
         check_same("k [B, Hkv, T, D]", k.dims(), shape(l.head_dim()))?;
         check_same("v [B, Hkv, T, Dv]", v.dims(), shape(l.value_dim()))?;
         check_same("dtype of v", v.dtype(), k.dtype())?;
@@ -379,12 +376,12 @@ impl KvCache {
         let problem = Append {
             layout: l,
             batch,
-            tokens: step.tokens,
+            tokens,
             table: most,
             element: element(k.dtype())?,
         };
         problem.check()?;
-        if batch * step.tokens == 0 {
+        if batch * tokens == 0 {
             return Ok(());
         }
         let places = [step.table.clone(), step.spans.clone()];
@@ -401,14 +398,14 @@ impl KvCache {
     pub fn attend(&self, q: Tensor<4>, step: &Step, attend: &Attend) -> Result<Attended, Error> {
         let l = self.layout;
         let [batch, most] = self.check(step, &q)?;
-        let [_, heads, _, _] = q.dims();
-        let expected = [batch, heads, step.tokens, l.head_dim()];
+        let ([_, heads, _, _], queries) = (q.dims(), step.tokens());
+        let expected = [batch, heads, queries, l.head_dim()];
         check_same("q [B, Hq, T, D]", q.dims(), expected)?;
         let sizes = Sizes {
             batch,
             heads,
             kv_heads: l.kv_heads(),
-            queries: step.tokens,
+            queries,
             keys: most * l.page(),
             head_dim: l.head_dim(),
             value_dim: l.value_dim(),
@@ -416,9 +413,9 @@ impl KvCache {
         Fault::Unsupported.unless(!attend.has_rule(), "own rule over a cache", "none", "one")?;
         let (problem, tables) = attend.problem(&sizes, &q)?;
         let problem = CachedAttention::new(problem, l, most)?;
-        let rows = [batch, heads, step.tokens];
+        let rows = [batch, heads, queries];
         if rows.contains(&0) {
-            let o = [batch, heads, step.tokens, l.value_dim()];
+            let o = [batch, heads, queries, l.value_dim()];
             return Ok(Attended {
                 o: Tensor::zeros(o, (&self.device, q.dtype())),
                 lse: Tensor::zeros(rows, (&self.device, DType::F32)),
