@@ -7,11 +7,12 @@ use moebius_engine::{Constraint, Engine, EngineOptions, Generation, Proposals, S
 use moebius_text::{Chat, ChatTemplate, Message, Tokenizer};
 use serde_json::json;
 
+use crate::answerer::Answerer;
 use crate::args::ChatArgs;
 use crate::error::CliError;
 use crate::published::{self, Answer, AnswerStream, Source};
 use crate::screen::{DIM, Outcome, Screen};
-use crate::speculation::{self, Speculation};
+use crate::speculation;
 
 /// Text that /help shows.
 const HELP: &str = "\
@@ -42,20 +43,9 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     AnswerStream::new(&source.tokenizer, &args.stop)?;
     let constraint = published::constraint(&args.form, &source.tokenizer)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
-    let speculation = Speculation::open(&args.engine.speculation, &source, screen)?;
     let room = EngineOptions::for_one(args.context);
-    let room = args.engine.room(room);
-    let ready = published::ready(&source.files, &args.engine.place, Some(room), screen)?;
-    let name = ready.name;
-    let mut engine = Engine::new(ready.model, room, &ready.device)?;
-    let place = (room, &ready.device);
-    speculation::begin(
-        &mut engine,
-        speculation.as_ref(),
-        args.engine.place.dtype,
-        place,
-        screen,
-    )?;
+    let answerer = Answerer::open(&args.engine, &source, room, screen)?;
+    let (name, mut engine) = (answerer.name, answerer.engine);
     if counts {
         engine.count_experts();
     }
@@ -74,7 +64,7 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
         most_new: args.max_tokens,
         system: args.system.clone(),
         messages: Vec::new(),
-        speculates: speculation.is_some(),
+        speculates: answerer.speculates,
     };
     talk(&mut conversation, screen)?;
     if counts {

@@ -6,16 +6,17 @@ use std::time::Instant;
 use anstyle::Style;
 use moebius::moe::switching::CacheStatistics;
 use moebius_device::Device;
-use moebius_engine::{Engine, EngineOptions, Generation, Proposals};
+use moebius_engine::{EngineOptions, Generation, Proposals};
 use moebius_model::{LayerTokens, Perplexity, Windows};
 use serde_json::json;
 
+use crate::answerer::Answerer;
 use crate::args::{GenerateArgs, LogitsArgs, PerplexityArgs};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::published::{self, Answer, AnswerStream, Source};
 use crate::screen::{DIM, Outcome, Screen, Table};
-use crate::speculation::{self, Speculation};
+use crate::speculation;
 
 /// Runs `moebius generate`.
 pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
@@ -26,19 +27,9 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     let stream = AnswerStream::new(&source.tokenizer, &args.stop)?;
     let constraint = published::constraint(&args.form, &source.tokenizer)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
-    let speculation = Speculation::open(&args.engine.speculation, &source, screen)?;
     let room = EngineOptions::for_one(ids.len().saturating_add(args.max_tokens));
-    let room = args.engine.room(room);
-    let ready = published::ready(&source.files, &args.engine.place, Some(room), screen)?;
-    let mut engine = Engine::new(ready.model, room, &ready.device)?;
-    let place = (room, &ready.device);
-    speculation::begin(
-        &mut engine,
-        speculation.as_ref(),
-        args.engine.place.dtype,
-        place,
-        screen,
-    )?;
+    let answerer = Answerer::open(&args.engine, &source, room, screen)?;
+    let mut engine = answerer.engine;
     if counts {
         engine.count_experts();
     }
@@ -49,12 +40,12 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     generation.constraint = constraint;
     let answer = stream.follow(&mut engine, generation, &|| false, screen)?;
     let place = Place {
-        name: ready.name,
+        name: answerer.name,
         source: &source,
-        load_s: ready.load_s,
+        load_s: answerer.load_s,
         cache_bytes: engine.cache_bytes(),
-        cache_format: room.format.name(),
-        proposals: speculation.map(|_| engine.proposals()),
+        cache_format: answerer.cache_format.name(),
+        proposals: answerer.speculates.then(|| engine.proposals()),
         moves: engine.model().expert_cache(),
         prompt_tokens,
         experts: counts.then(|| engine.expert_load()).transpose()?,

@@ -1,6 +1,7 @@
 //! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, upcycling, conversion, downloads,
 //! packages, generation, conversation, serving, perplexity.
 
+mod answerer;
 mod args;
 mod bench;
 mod bundled;

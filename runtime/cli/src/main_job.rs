@@ -2,15 +2,16 @@
 
 use moebius_benches::moe::{self, MoeBench};
 use moebius_device::Device;
-use moebius_engine::{Engine, EngineOptions, Generation, Sampling, SamplingOptions};
+use moebius_engine::{EngineOptions, Generation, Sampling, SamplingOptions};
 use serde::Serialize;
 
-use crate::args::{DeviceArgs, ModelPrecision, PlaceArgs};
+use crate::answerer::Answerer;
+use crate::args::{DeviceArgs, EngineArgs, ModelPrecision, PlaceArgs};
 use crate::bench::{Measured, print_short, watched};
 use crate::bundled;
 use crate::devices::Survey;
 use crate::error::CliError;
-use crate::published::{self, AnswerStream, Ready, Source};
+use crate::published::{AnswerStream, Source};
 use crate::report::Report;
 use crate::resolve::resolve;
 use crate::screen::{DIM, Outcome, Screen};
@@ -137,9 +138,8 @@ fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
         expert_cache: None,
     };
     let room = EngineOptions::for_one(ids.len() + TOKENS);
-    let ready = published::ready(&source.files, &place, Some(room), screen)?;
-    let Ready { device, model, .. } = ready;
-    let mut engine = Engine::new(model, room, &device)?;
+    let options = EngineArgs::at(place);
+    let mut engine = Answerer::open(&options, &source, room, screen)?.engine;
     let sampling = Sampling::new(SamplingOptions {
         temperature: 0.5,
         top_p: 0.9,

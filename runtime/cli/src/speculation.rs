@@ -66,21 +66,6 @@ impl Speculation {
     }
 }
 
-/// Lets tokens be proposed to `engine` if anyone is asked to, and shows on a bar how far a draft model is loaded.
-pub(crate) fn begin(
-    engine: &mut Engine,
-    speculation: Option<&Speculation>,
-    precision: ModelPrecision,
-    place: (EngineOptions, &burn::tensor::Device),
-    screen: &Screen,
-) -> Result<(), CliError> {
-    speculation.map_or(Ok(()), |speculation| {
-        published::shown(screen, |progress| {
-            speculation.begin(engine, precision, place, progress)
-        })
-    })
-}
-
 /// What came of proposals, in words.
 pub(crate) fn said(proposals: Proposals) -> String {
     let Proposals { proposed, accepted } = proposals;

@@ -11,11 +11,12 @@ use moebius_engine::{Ended, Engine, EngineOptions, Event, Generation, PAGE, Prop
 use moebius_model::Text;
 use serde_json::json;
 
+use crate::answerer::Answerer;
 use crate::args::BenchEngineArgs;
 use crate::error::CliError;
-use crate::published::{self, Source};
+use crate::published::Source;
 use crate::screen::{Outcome, Screen};
-use crate::speculation::{self, Speculation};
+use crate::speculation;
 
 /// Number of runs of each way; their median is reported.
 pub(crate) const RUNS: usize = 3;
@@ -94,31 +95,20 @@ pub(crate) fn measure(
     screen: &mut Screen,
 ) -> Result<EngineRun, CliError> {
     let ids = tokens(args, source)?;
-    let speculation = Speculation::open(&args.engine.speculation, source, screen)?;
-    let room = args.engine.room(room(args));
-    let ready = published::ready(&source.files, &args.engine.place, Some(room), screen)?;
-    let mut engine = Engine::new(ready.model, room, &ready.device)?;
-    let place = (room, &ready.device);
-    speculation::begin(
-        &mut engine,
-        speculation.as_ref(),
-        args.engine.place.dtype,
-        place,
-        screen,
-    )?;
+    let answerer = Answerer::open(&args.engine, source, room(args), screen)?;
     let mut bench = Bench {
         args,
-        engine,
+        engine: answerer.engine,
         ids,
         prompts: 0,
     };
     bench.engine.propose_at_most(0);
     let (streams, known) = (bench.streams()?, bench.known()?);
-    let proposed = speculation.map(|_| bench.proposed()).transpose()?;
+    let proposed = answerer.speculates.then(|| bench.proposed()).transpose()?;
     Ok(EngineRun {
-        device: ready.name,
-        format: room.format,
-        load_s: ready.load_s,
+        device: answerer.name,
+        format: answerer.cache_format,
+        load_s: answerer.load_s,
         streams,
         known,
         proposed: proposed.map(|pair| (pair, bench.engine.proposals())),
