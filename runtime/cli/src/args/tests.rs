@@ -47,6 +47,7 @@ fn a_check_of_a_package_takes_no_option_of_the_measurement() {
     assert!(accepts("") && accepts("--json"));
     for option in [
         "--device auto",
+        "--place experts=2",
         "--dtype f32",
         "--expert-cache 1GiB",
         "--streams 8",
