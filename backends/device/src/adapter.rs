@@ -43,7 +43,7 @@ impl Listed {
             }
             (_, Some(lacks)) => format!("`{name}`: {lacks}"),
         };
-        Err(OpenError::Failed { device, reason })
+        Err(OpenError::Unfit { device, reason })
     }
 }
 

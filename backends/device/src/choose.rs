@@ -137,6 +137,7 @@ fn passed_over(usable: &[(Rank, Device, &Capability)], found: &[Found]) -> Strin
             OpenError::NotBuilt { .. } => "not built in",
             OpenError::NoDriver { .. } => "no driver",
             OpenError::NoSuchDevice { .. } => "not there",
+            OpenError::Unfit { .. } => "unfit",
             OpenError::Failed { .. } => "failed",
             OpenError::WrongResults { .. } => "computes wrong results",
         };

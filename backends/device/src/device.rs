@@ -100,13 +100,12 @@ impl Device {
     /// Every form a device's name can take, for help texts.
     pub const EXPECTED: &'static str = "auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex, xla:cpu[:n], xla:tpu[:n], xla:cuda[:n]";
 
-    /// Every runtime, without an index.
-    const ALL: [Self; 10] = [
-        Self::Auto,
-        Self::Wgpu(None),
-        Self::Vulkan(None),
+    /// Every runtime, without an index, in the order in which [`discover`](crate::discover) lists them; XLA's platforms last.
+    pub const RUNTIMES: [Self; 9] = [
         Self::Cuda(None),
         Self::Rocm(None),
+        Self::Vulkan(None),
+        Self::Wgpu(None),
         Self::Cpu,
         Self::Flex,
         Self::Xla(XlaPlatform::Cpu, None),
@@ -132,6 +131,11 @@ impl Device {
         ("webgpu", "wgpu"),
         ("xla", "xla:cpu"),
     ];
+
+    /// Every name, without an index.
+    fn all() -> impl Iterator<Item = Self> {
+        std::iter::once(Self::Auto).chain(Self::RUNTIMES)
+    }
 
     /// The runtime's name without an index.
     pub fn name(&self) -> &'static str {
@@ -187,8 +191,7 @@ impl Device {
         if let Some((_, ours)) = Self::SYNONYMS.iter().find(|(theirs, _)| *theirs == got) {
             return Some(ours);
         }
-        Self::ALL
-            .into_iter()
+        Self::all()
             .map(|device| (edit_distance(&got, device.name()), device.name()))
             .filter(|&(distance, name)| distance <= 2 && distance < name.len())
             .min_by_key(|&(distance, _)| distance)
@@ -230,8 +233,7 @@ impl FromStr for Device {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (name, index) = split(text);
-        let mut all = Self::ALL.into_iter();
-        let device = all.find(|device| device.name() == name);
+        let device = Self::all().find(|device| device.name() == name);
         let device = device.ok_or_else(|| ParseDeviceError::UnknownName {
             got: text.to_owned(),
             nearest: Self::nearest(name),

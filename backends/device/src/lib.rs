@@ -59,5 +59,5 @@ pub use choose::{Choice, Work, choose, choose_for};
 pub use device::{Device, ParseDeviceError, XlaPlatform};
 pub use located::{Found, OpenError};
 pub use memory::{MemoryUse, ProcessMemory, host_memory_free, memory_in_use, process_memory};
-pub use open::{Opened, capability_of, discover, memory_free, open, probe};
+pub use open::{Opened, capability_of, discover, discover_on, memory_free, open, probe};
 pub use placement::{Placement, PlacementError};

@@ -64,6 +64,14 @@ pub enum OpenError {
         /// The runtime's devices.
         available: Vec<Device>,
     },
+    /// The driver works, but the device lacks what our kernels need.
+    #[error("`{device}` can't be used: {reason}; update its driver or choose another device")]
+    Unfit {
+        /// The device that was asked for.
+        device: Device,
+        /// What the device lacks.
+        reason: String,
+    },
     /// The driver is present but fails.
     #[error("`{device}` failed to start: {reason}; update its driver or choose another device")]
     Failed {

@@ -15,23 +15,21 @@ use crate::{Capability, Device, OpenError, Runtime, choose};
 /// that reaches it. Only adapter descriptions are read, except that `rocm` and `cpu` start their runtime, because only
 /// a started one can be asked. Never panics.
 pub fn discover() -> Vec<Found> {
-    [
-        Device::Cuda(None),
-        Device::Rocm(None),
-        Device::Vulkan(None),
-        Device::Wgpu(None),
-        Device::Cpu,
-        Device::Flex,
-    ]
-    .into_iter()
-    .flat_map(|runtime| match list(runtime) {
+    let runtimes = Device::RUNTIMES.into_iter();
+    let ours = runtimes.filter(|runtime| !matches!(runtime, Device::Xla(..)));
+    ours.flat_map(|runtime| discover_on(&runtime)).collect()
+}
+
+/// What [`discover`] lists of one runtime, a device's name without an index; no other runtime is asked. A device of XLA is
+/// listed without a search for its plugin.
+pub fn discover_on(runtime: &Device) -> Vec<Found> {
+    match list(*runtime) {
         Ok(found) => found,
         Err(error) => vec![Found {
-            device: runtime,
+            device: *runtime,
             status: Err(error),
         }],
-    })
-    .collect()
+    }
 }
 
 /// What `device` can do.

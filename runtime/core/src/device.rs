@@ -93,11 +93,20 @@ pub fn on(opened: &Opened) -> Result<burn::tensor::Device, Error> {
 
 /// Lists the devices of every runtime in this build, as [`moebius_device::discover`] does, followed by XLA's platforms.
 pub fn discover() -> Vec<Found> {
-    #[allow(unused_mut, reason = "grows with the feature xla")]
-    let mut found = moebius_device::discover();
+    let runtimes = Device::RUNTIMES.into_iter();
+    let listed = |runtime: &Device| cfg!(feature = "xla") || !matches!(runtime, Device::Xla(..));
+    let listed = runtimes.filter(listed);
+    listed.flat_map(|runtime| discover_on(&runtime)).collect()
+}
+
+/// Lists what [`discover`] does of one runtime, a device's name without an index; the drivers of other runtimes are not loaded. A runtime that
+/// isn't part of this build, or has no device, is one entry with the reason.
+pub fn discover_on(runtime: &Device) -> Vec<Found> {
     #[cfg(feature = "xla")]
-    found.extend(crate::xla::discover());
-    found
+    if let Device::Xla(platform, _) = *runtime {
+        return vec![crate::xla::find(platform)];
+    }
+    moebius_device::discover_on(runtime)
 }
 
 fn not_built(device: &Device) -> Unsupported {

@@ -34,26 +34,22 @@ pub(crate) fn places_of_experts(device: &burn::tensor::Device) -> Option<usize> 
     Some(mesh.places(Axis::Experts))
 }
 
-/// Lists one entry per platform: its first device if a plugin is installed and the PCI bus shows its hardware, or what is missing. Loads
-/// nothing.
-pub(crate) fn discover() -> Vec<Found> {
+/// Finds a platform's first device, if a plugin is installed and the PCI bus shows its hardware, or what is missing. Loads nothing.
+pub(crate) fn find(platform: XlaPlatform) -> Found {
     let environment = Environment::from_process();
-    let found = XlaPlatform::ALL.into_iter().map(|platform| {
-        let device = Device::Xla(platform, None);
-        let status = match locate(plugin(platform), &environment) {
-            Ok(_) if environment.has_hardware(plugin(platform)) => moebius_device::probe(&device),
-            Ok(_) => Err(OpenError::NoSuchDevice {
-                device,
-                available: Vec::new(),
-            }),
-            Err(error) => Err(reason(
-                device,
-                moebius_xla::OpenError::Plugin(moebius_pjrt::Error::NotFound(Box::new(error))),
-            )),
-        };
-        Found { device, status }
-    });
-    found.collect()
+    let device = Device::Xla(platform, None);
+    let status = match locate(plugin(platform), &environment) {
+        Ok(_) if environment.has_hardware(plugin(platform)) => moebius_device::probe(&device),
+        Ok(_) => Err(OpenError::NoSuchDevice {
+            device,
+            available: Vec::new(),
+        }),
+        Err(error) => Err(reason(
+            device,
+            moebius_xla::OpenError::Plugin(moebius_pjrt::Error::NotFound(Box::new(error))),
+        )),
+    };
+    Found { device, status }
 }
 
 fn plugin(platform: XlaPlatform) -> Platform {
