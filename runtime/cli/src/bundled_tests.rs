@@ -31,3 +31,13 @@ fn every_bundled_case_parses() {
         assert!(name.starts_with(case.op()), "{name} holds {}", case.op());
     }
 }
+
+#[test]
+fn the_self_test_has_its_cases_in_f32() {
+    let cases: Vec<_> = self_test().collect();
+    assert_eq!(cases.len(), SELF_TEST.len());
+    for (name, case) in cases {
+        let dtype = case.unwrap_or_else(|e| panic!("{name}: {e}")).dtype();
+        assert_eq!(dtype, burn::tensor::DType::F32, "{name}");
+    }
+}

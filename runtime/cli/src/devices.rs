@@ -144,7 +144,8 @@ pub(crate) fn run(screen: &mut Screen) -> Result<Outcome, CliError> {
     Ok(Outcome::Good)
 }
 
-fn memory(capability: &Capability) -> String {
+/// The device's memory, free and in all; `-` if its driver doesn't tell.
+pub(crate) fn memory(capability: &Capability) -> String {
     let Some(figures) = capability.memory else {
         return "-".to_owned();
     };
@@ -155,7 +156,7 @@ fn memory(capability: &Capability) -> String {
 }
 
 /// Names of the device's features that kernels are planned with.
-fn features(capability: &Capability) -> String {
+pub(crate) fn features(capability: &Capability) -> String {
     let mut features = Vec::new();
     features.extend(capability.architecture.clone());
     features.extend(capability.cpu_cores.map(|n| format!("{n} cores")));

@@ -1,4 +1,4 @@
-//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, upcycling, conversion, downloads,
+//! The `moebius` command: devices, their diagnosis, case verification, kernel emission, benchmarks, training, upcycling, conversion, downloads,
 //! packages, generation, conversation, serving, perplexity.
 
 mod answerer;
@@ -10,6 +10,7 @@ mod chat;
 mod compare;
 mod convert;
 mod devices;
+mod doctor;
 mod drivers;
 mod emit;
 mod error;
@@ -85,6 +86,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
     }
     match command {
         Command::Devices => devices::run(screen),
+        Command::Doctor(args) => doctor::run(args, screen),
         Command::Verify(args) => verify::run(args, screen),
         Command::Emit(args) => emit::run(args, screen),
         Command::Bench(args) => bench::run(args, screen),

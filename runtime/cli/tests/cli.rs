@@ -56,6 +56,7 @@ fn edited(folder: &Path, name: &str, from: &str, to: &str) -> PathBuf {
 fn help_and_version_are_results() {
     for line in [
         "--help",
+        "doctor --help",
         "verify --help",
         "bench moe -h",
         "bench linear --help",

@@ -78,6 +78,7 @@ Examples:
   moebius                                      the main job on the best device here
   moebius --device flex --json                 the same on plain Rust, as JSON
   moebius devices                              what can be used here, and why the rest cannot
+  moebius doctor                               whether it works, and what to do about what doesn't
   moebius verify my.safetensors --device cpu   check a device against another implementation
   moebius bench moe --hidden 1024 --gated      one benchmark
 
@@ -92,6 +93,12 @@ Exit codes:
 pub(crate) enum Command {
     /// Show the devices this machine offers, and which one `auto` chooses.
     Devices,
+    /// Test every device and what it needs around it, and say what to do about what is wrong
+    ///
+    /// Each runtime's devices run a few bundled cases in a process of their own, so that a driver that crashes ends
+    /// nothing else. Then come the folders of caches, the terminal and the variables of the environment.
+    #[command(verbatim_doc_comment)]
+    Doctor(DoctorArgs),
     /// Run case files on a device and compare with the outputs they expect
     ///
     /// A case file is a safetensors file with the metadata `op`, `params` (JSON) and `tol` (JSON),
@@ -164,6 +171,27 @@ pub(crate) enum Command {
     #[command(verbatim_doc_comment)]
     Perplexity(PerplexityArgs),
 }
+
+/// `doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub(crate) struct DoctorArgs {
+    /// Device to test: wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n]; auto tests all.
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+    /// Test the device in this process and nothing else; `doctor` starts itself so.
+    #[arg(long, hide = true, requires = "device")]
+    pub(crate) here: bool,
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  moebius doctor
+  moebius doctor --device xla:cpu
+  moebius doctor --json | jq '.checks[] | select(.fix)'
+
+Exit codes: 0 a device works and nothing is broken, 1 no device works or something that is installed doesn't,
+2 an error. What is missing breaks nothing.";
 
 /// `verify`.
 #[derive(Debug, Args)]

@@ -20,4 +20,4 @@ pub(crate) use error::HubError;
 pub(crate) use fetch::{Fetched, Order, fetch};
 pub(crate) use local::located;
 pub(crate) use name::{ModelName, revision};
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Settings, cache};

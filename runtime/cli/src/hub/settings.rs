@@ -73,7 +73,7 @@ fn home() -> Result<PathBuf, HubError> {
 ///
 /// # Errors
 /// [`HubError::Unfit`] when the environment has no folder for it.
-pub(super) fn cache() -> Result<PathBuf, HubError> {
+pub(crate) fn cache() -> Result<PathBuf, HubError> {
     match variable("HF_HUB_CACHE") {
         Some(cache) => Ok(cache.into()),
         None => Ok(home()?.join("hub")),

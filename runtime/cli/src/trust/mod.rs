@@ -67,6 +67,11 @@ impl Trust {
         trust
     }
 
+    /// The user's cache folder, which has the file of verdicts; `None` if the environment names none.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.file.as_deref().and_then(Path::parent)
+    }
+
     fn say_of_file(&mut self, what: &str, error: &io::Error) {
         let file = self.file.as_deref().unwrap_or("".as_ref()).display();
         let line = format!("the file of verdicts on devices, {file}, {what}: {error}");

@@ -1,0 +1,199 @@
+//! Tests of `moebius doctor` as a program: what it finds wrong, and what it says to do about it.
+#![cfg(feature = "flex")]
+#![allow(
+    clippy::expect_used,
+    reason = "a test that cannot set itself up has failed"
+)]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The command with the arguments in `line`, which have no spaces.
+fn doctor(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    command.arg("doctor").args(line.split_whitespace());
+    command
+}
+
+/// Exit code and checks of a command that writes JSON.
+fn run(command: &mut Command) -> (Option<i32>, Vec<Value>) {
+    let output = command.output().expect("the binary starts");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let checks = report["checks"].as_array().expect("a list");
+    (output.status.code(), checks.clone())
+}
+
+fn check<'a>(checks: &'a [Value], name: &str) -> &'a Value {
+    let found = checks.iter().find(|check| check["name"] == name);
+    found.expect("the check is there")
+}
+
+fn text<'a>(check: &'a Value, key: &str) -> &'a str {
+    check[key].as_str().unwrap_or_default()
+}
+
+/// Asserts a check's state, and words in what it found and in what is to be done.
+fn assert_check(check: &Value, state: &str, found: &str, fix: &str) {
+    assert_eq!(check["state"], state, "{check}");
+    assert!(text(check, "found").contains(found), "{check}");
+    assert!(text(check, "fix").contains(fix), "{check}");
+}
+
+#[test]
+fn every_runtime_and_the_house_are_checked() {
+    let (code, checks) = run(&mut doctor("--json"));
+    let names = "cuda rocm vulkan wgpu cpu flex xla:cpu xla:tpu xla:cuda";
+    for name in names.split(' ') {
+        let is_it = |check: &Value| {
+            let rest = text(check, "name").strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        };
+        assert!(checks.iter().any(is_it), "{name}: {checks:?}");
+    }
+    for name in ["cache folder", "model cache", "variables"] {
+        check(&checks, name);
+    }
+    assert_check(check(&checks, "flex"), "ok", "self-test passed", "");
+    let failed = checks.iter().any(|check| check["state"] == "failed");
+    assert_eq!(code, Some(i32::from(failed)), "{checks:?}");
+    for check in &checks {
+        assert!(!text(check, "found").is_empty(), "{check}");
+        let idle = check["state"] == "ok" && !check["fix"].is_null();
+        assert!(!idle, "{check}");
+        if text(check, "found").contains("not part of this build") {
+            assert!(text(check, "fix").contains("--features"), "{check}");
+        }
+        // The crate that looks for plugins says the same command.
+        let pip = text(check, "fix")
+            .split('`')
+            .find(|t| t.starts_with("pip "));
+        if let (true, Some(pip)) = (text(check, "found").contains("no PJRT plugin"), pip) {
+            assert!(text(check, "found").contains(pip), "{check}");
+        }
+    }
+}
+
+#[test]
+fn a_pipe_gets_a_line_for_each_check() {
+    let output = doctor("--device flex").output().expect("the binary starts");
+    let lines = String::from_utf8_lossy(&output.stdout);
+    assert!(lines.starts_with("ok flex: "), "{lines}");
+    let states = ["ok ", "warning ", "failed ", "missing "];
+    let all = lines
+        .lines()
+        .all(|line| states.iter().any(|state| line.starts_with(state)));
+    assert!(all && lines.lines().count() == 4, "{lines}");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_missing_and_nothing_works() {
+    let (code, checks) = run(&mut doctor("--device rocm:77 --json"));
+    assert_eq!((code, &checks[0]["name"]), (Some(1), &"rocm:77".into()));
+    assert_check(&checks[0], "missing", "rocm", "");
+}
+
+#[test]
+#[cfg(all(feature = "vulkan", target_os = "linux"))]
+fn drivers_that_a_variable_hides_are_missing() {
+    let mut command = doctor("--device vulkan --json");
+    for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
+        command.env(name, "/nonexistent/driver.json");
+    }
+    let (code, checks) = run(&mut command);
+    assert_eq!(code, Some(1));
+    let vulkan = check(&checks, "vulkan");
+    assert_check(
+        vulkan,
+        "missing",
+        "no adapter",
+        "unset VK_DRIVER_FILES, VK_ICD_FILENAMES",
+    );
+    assert_check(vulkan, "missing", "vulkan", "mesa-vulkan-drivers");
+}
+
+#[test]
+#[cfg(all(feature = "xla", target_os = "linux"))]
+fn a_truncated_plugin_is_a_failure_of_its_device_alone() {
+    use std::fs::File;
+    use std::io::{Read, copy};
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("plugin.so");
+    // The beginning of any program of the same format.
+    let whole = File::open(env!("CARGO_BIN_EXE_moebius")).expect("the binary");
+    let mut part = File::create(&path).expect("a file");
+    copy(&mut whole.take(1 << 20), &mut part).expect("written");
+    let mut command = doctor("--device xla:cpu --json");
+    let (code, checks) = run(command.env("MOEBIUS_PJRT_CPU", &path));
+    assert_eq!(code, Some(1), "{checks:?}");
+    let fix = "pip install xla-cpu-pjrt";
+    assert_check(check(&checks, "xla:cpu"), "failed", "self-test", fix);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_cache_folder_that_cannot_be_written_is_a_warning() {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let models = folder.path().join("models");
+    fs::create_dir(&models).expect("a folder");
+    let warned = |mut command: Command, caches: &std::path::Path, reason: &str| {
+        command
+            .env("XDG_CACHE_HOME", caches)
+            .env("HF_HUB_CACHE", &models);
+        let (code, checks) = run(&mut command);
+        assert_eq!(code, Some(0), "{checks:?}");
+        let cache = check(&checks, "cache folder");
+        assert_check(
+            cache,
+            "warning",
+            &caches.display().to_string(),
+            "XDG_CACHE_HOME",
+        );
+        assert_check(cache, "warning", reason, "");
+    };
+    let flex = || doctor("--device flex --json");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("written");
+    warned(flex(), &file, "Not a directory");
+    // A limit on files stands for a full disk: it binds whoever runs the test.
+    let mut limited = Command::new("sh");
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$@\"";
+    limited.args(["-c", script, "sh", env!("CARGO_BIN_EXE_moebius")]);
+    limited.args(["doctor", "--device", "flex", "--json"]);
+    warned(limited, &folder.path().join("full"), "File too large");
+    let closed = folder.path().join("closed");
+    fs::create_dir(&closed).expect("a folder");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).expect("permitted");
+    // The system's administrator may write everywhere.
+    if fs::write(closed.join("file"), "").is_err() {
+        warned(flex(), &closed, "Permission denied");
+    }
+}
+
+#[test]
+fn a_cache_of_models_that_cannot_be_read_is_a_failure() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let mut command = doctor("--device flex --json");
+    let (code, checks) = run(command.env("HF_HUB_CACHE", file.path()));
+    assert_eq!(code, Some(1), "{checks:?}");
+    let path = file.path().display().to_string();
+    assert_check(
+        check(&checks, "model cache"),
+        "failed",
+        &path,
+        "HF_HUB_CACHE",
+    );
+}
+
+#[test]
+fn a_variable_that_nothing_reads_is_a_warning() {
+    let mut command = doctor("--device flex --json");
+    let (code, checks) = run(command.env("MOEBIUS_SIMDD", "avx2"));
+    assert_eq!(code, Some(0), "{checks:?}");
+    let variables = check(&checks, "variables");
+    assert_check(variables, "warning", "MOEBIUS_SIMDD", "MOEBIUS_SIMD, ");
+}
