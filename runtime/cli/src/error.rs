@@ -133,7 +133,7 @@ impl CliError {
             }
             Self::Emit(_) => "`moebius emit --list` shows every kernel and target",
             Self::Device(_) | Self::NoDevice(_) => {
-                "`moebius devices` shows what can be used here, and why the rest cannot"
+                "`moebius doctor` tests what can be used here, and says what to do about the rest"
             }
             _ => return None,
         };

@@ -83,6 +83,6 @@ fn graphics(device: Device) -> String {
     }
     let hidden = hidden.join(", ");
     format!(
-        "unset {hidden}, which hides other drivers, or name a driver's file there; or {install}"
+        "unset {hidden} for the drivers that are installed, or name a driver's file there; or {install}"
     )
 }
