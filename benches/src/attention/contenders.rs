@@ -2,7 +2,7 @@
 //! oracle, which computes the attention of sampled queries and heads.
 
 use super::setup::{Output, Setup, Way};
-use super::{AttentionBench, AttentionPeer, pairs};
+use super::{AttentionBench, AttentionPeer};
 use crate::oracle::{distance, floats, only, spread};
 use crate::peer::{Peer, Turns};
 use crate::timing::{Timing, seconds_of, timings_of};
@@ -75,7 +75,7 @@ impl Contender {
             Self::Way(way) => (way.name().to_string(), way.of(bench)),
             Self::Torch(turns) => (turns.name(), bench.clone()),
         };
-        let flops = bench.flops(pairs(&bench.problem()?));
+        let flops = bench.flops(bench.problem()?.pairs());
         Ok(Peer {
             name,
             speed: time.speed(flops),

@@ -165,13 +165,6 @@ impl AttentionBench {
     }
 }
 
-/// Number of (query, key) pairs in which the query sees the key, over all heads.
-fn pairs(problem: &Problem) -> u64 {
-    let sizes = problem.sizes();
-    let of_head = (0..sizes.queries).map(|i| problem.keys_of(i..i + 1).len() as u64);
-    of_head.sum::<u64>() * (sizes.batch * sizes.heads) as u64
-}
-
 /// Least number of bytes that have to be read or written.
 fn floor_bytes(bench: &AttentionBench, problem: &Problem) -> u64 {
     let rows = 2 * (problem.query_rows() + problem.key_rows()) * bench.head_dim;
@@ -196,7 +189,7 @@ pub fn run(bench: &AttentionBench, progress: Progress) -> Result<AttentionReport
     let measured = contenders::measure(bench, &setup, torch, progress)?;
     progress("measuring the peak");
     let ceilings = setup.place.ceilings()?;
-    let pairs = pairs(&problem);
+    let pairs = problem.pairs();
     let flops = bench.flops(pairs);
     let allowed = if bench.backward {
         GRADIENTS_OVER_OUTPUTS

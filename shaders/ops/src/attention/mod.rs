@@ -205,6 +205,13 @@ impl Problem {
         self.rules.keys_of(&self.sizes, queries)
     }
 
+    /// The number of pairs of a query and a key in [`Self::keys_of`], over all heads.
+    pub fn pairs(&self) -> u64 {
+        let queries = 0..self.sizes.queries;
+        let of_head = queries.map(|i| self.keys_of(i..i + 1).len() as u64);
+        of_head.sum::<u64>() * (self.sizes.batch * self.sizes.heads) as u64
+    }
+
     /// A range that contains every query the rules let see one of `keys`; tables can only hide more keys.
     pub fn queries_of(&self, keys: Range<usize>) -> Range<usize> {
         self.rules.queries_of(&self.sizes, keys)

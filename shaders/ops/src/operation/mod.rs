@@ -15,9 +15,11 @@
 //! | `attention.rs` | attention under score rules |
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `gradient.rs` | which operation computes the gradients of another |
+//! | `cost.rs` | bytes and floating-point operations |
 //! | `operands.rs` | tensors on the host, and the results that the oracles compute of them |
 
 mod attention;
+mod cost;
 mod experts;
 mod gradient;
 mod grouped_gemm;
@@ -44,6 +46,7 @@ use crate::error::Mismatch;
 use operands::{Computed, Operands};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::LazyLock;
 
 /// The type of a tensor's elements.
@@ -99,6 +102,20 @@ pub struct Signature {
     pub results: Vec<TensorInfo>,
 }
 
+impl fmt::Display for Signature {
+    /// Writes the tensors with their shapes, such as `x 6×5, Wg 4×5 -> logits 6×4`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |tensors: &[TensorInfo]| {
+            let shaped = tensors.iter().map(|tensor| {
+                let sizes: Vec<String> = tensor.shape.iter().map(usize::to_string).collect();
+                format!("{} {}", tensor.name, sizes.join("×"))
+            });
+            shaped.collect::<Vec<String>>().join(", ")
+        };
+        write!(f, "{} -> {}", side(&self.operands), side(&self.results))
+    }
+}
+
 /// Defines [`Operation`] over all families, each of which has `signature`, `check` and `compute`.
 macro_rules! families {
     ($($(#[$documented:meta])* $family:ident,)*) => {
@@ -107,6 +124,13 @@ macro_rules! families {
         pub enum Operation { $($(#[$documented])* $family($family),)* }
 
         impl Operation {
+            /// The name of the family.
+            pub fn family(&self) -> &'static str {
+                match self {
+                    $(Self::$family(_) => stringify!($family),)*
+                }
+            }
+
             /// The operands and results.
             pub fn signature(&self) -> Signature {
                 match self {
