@@ -52,6 +52,7 @@ pub mod operation;
 mod ops;
 mod parameters;
 pub mod reduce;
+mod spans;
 #[cfg(feature = "xla")]
 mod xla;
 
@@ -62,3 +63,4 @@ pub use device::{
 pub use error::{Error, ErrorKind};
 pub use large_pages::in_large_pages;
 pub use moebius_device::{Capability, Device, Placement, PlacementError};
+pub use spans::in_span;

@@ -4,7 +4,9 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use moebius::fp8::training::{self, LossScaler, LossScaling, StepGuard};
+use moebius::in_span;
 use moebius::moe::Routing;
+use tracing::trace_span;
 
 use crate::bytes::batch_of;
 use crate::checkpoint::{self, Checkpoint, Progress};
@@ -205,19 +207,26 @@ impl Trainer {
     pub fn step(&mut self) -> Result<(), Error> {
         self.window.start();
         let step = self.progress.step;
+        let _span = trace_span!("step", number = step).entered();
+        let device = self.device.clone();
         // What a layer draws on the device depends on the number of the step, not on earlier draws.
         self.device
             .seed(Random::new(&[self.config.seed, step as u64]).next());
-        let (output, loss) = self.forward(step)?;
-        let mut extra = Tensor::zeros([1], &self.device);
+        let (output, loss) = in_span(trace_span!("forward"), &device, || self.forward(step))?;
+        let mut extra = Tensor::zeros([1], &device);
         for routing in &output.routing {
             extra = extra + routing.losses(1)?.weighted(&self.config.losses());
         }
-        let gradients = self.backward(loss.clone() + extra.clone());
-        let gradients = GradientsParams::from_grads(gradients, &self.model);
-        let gradients = clip(&self.model, gradients, self.config.clip_norm);
-        let rate = self.config.rate(step);
-        self.model = self.optimizer.step(rate, self.model.clone(), gradients);
+        let whole = loss.clone() + extra.clone();
+        let backward = || self.backward(whole);
+        let gradients = in_span(trace_span!("backward"), &device, backward);
+        let update = || {
+            let gradients = GradientsParams::from_grads(gradients, &self.model);
+            let gradients = clip(&self.model, gradients, self.config.clip_norm);
+            let rate = self.config.rate(step);
+            self.model = self.optimizer.step(rate, self.model.clone(), gradients);
+        };
+        in_span(trace_span!("optimizer"), &device, update);
         self.window
             .add(loss, extra, output.routing.iter().map(Routing::load))?;
         self.progress.step += 1;
@@ -265,6 +274,7 @@ impl Trainer {
     /// # Errors
     /// [`Error::Device`] when the device failed.
     pub fn report(&mut self) -> Result<Report, Error> {
+        let _span = trace_span!("wait").entered();
         let window = std::mem::take(&mut self.window);
         let rate = self.config.rate(self.progress.step.saturating_sub(1));
         let tokens = self.config.tokens();

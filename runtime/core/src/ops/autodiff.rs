@@ -190,7 +190,7 @@ impl<B: Operations> Saved<B> {
             beside: call.beside,
             rule: call.rule,
         };
-        let results = B::moebius_run(operands, backward).0.into_iter();
+        let results = backward.run(operands).0.into_iter();
         let results = signature.results.iter().zip(results);
         let of = |name| called(name, names).strip_prefix('d');
         results

@@ -5,9 +5,10 @@ use super::StageClock;
 use super::tensors::ValueMetadata;
 use super::tensors::{DeviceValue, Named, Tensors};
 use crate::Error;
+use crate::spans::waited;
 #[cfg(feature = "fusion")]
 use burn::backend::fusion::custom::TensorSpec;
-use burn::backend::{Backend, Dispatch, backend_extension};
+use burn::backend::{Backend, backend_extension};
 #[cfg(feature = "fusion")]
 use burn::tensor::Shape;
 use burn::tensor::{Device, Int, Tensor};
@@ -15,6 +16,8 @@ use cubecl::server::Handle;
 use moebius_ops::{Operation, Scalar, Signature, TensorInfo};
 use moebius_shaders::{AnyRule, Family, Kernels, Lookup, PlanError, Tiles};
 use std::sync::Arc;
+use tracing::level_filters::LevelFilter;
+use tracing::trace_span;
 
 /// The buffers of a launch, by their names in the description.
 #[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "nothing launches"))]
@@ -70,6 +73,29 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// Runs the call; every operation on every device begins here. Where somebody listens, it is a span with the operation's costs, for
+    /// which this waits for the device before and after.
+    pub(super) fn run<B: Operations>(self, operands: Tensors<B>) -> Tensors<B> {
+        if LevelFilter::current() < LevelFilter::TRACE {
+            return B::moebius_run(operands, self);
+        }
+        let operation = self.recorded.as_ref().unwrap_or(&self.operation);
+        let span = trace_span!(
+            "operation",
+            name = self.signature.name,
+            family = operation.family(),
+            sizes = %operation.signature(),
+            bytes = operation.bytes(),
+            flops = operation.flops(),
+        );
+        let device = operands.device();
+        let wait = || {
+            // A device error shows at the caller's next read; a span only needs the wait.
+            let _ = B::sync(&device);
+        };
+        waited(span, wait, || B::moebius_run(operands, self))
+    }
+
     pub(super) fn operands(&self) -> impl Iterator<Item = &'static str> {
         let described = self.signature.operands.iter().map(|operand| operand.name);
         described.chain(self.beside.iter().copied())
@@ -225,7 +251,7 @@ impl Request {
 
     /// Runs the call; returns the results in the order of the description.
     pub(crate) fn run(self) -> Results {
-        let results = Dispatch::moebius_run(Tensors(self.operands), self.call);
+        let results = self.call.run(Tensors(self.operands));
         Results(results.0.into_iter())
     }
 }

@@ -105,7 +105,7 @@ fn round<B: Operations>(
     let scale = scale.map(|scale| B::float_reshape(scale, Shape::new([1, 1, 1])));
     let result = |call: &Call, operands: Vec<FloatTensor<B>>| {
         let operands = Tensors(operands.into_iter().map(Value::Float).collect());
-        let mut results = B::moebius_run(operands, call.clone()).0;
+        let mut results = call.clone().run::<B>(operands).0;
         results.swap_remove(0).float()
     };
     let amax = call.amax.as_ref().map(|amax| result(amax, vec![x.clone()]));

@@ -3,7 +3,7 @@
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{
     Backend, BackendTensor, Dispatch, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
-    ExtensionType,
+    ExtensionType, TensorMetadata,
 };
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::{Element, Scalar};
@@ -79,6 +79,17 @@ impl DeviceValue {
 /// The operands or results of an operation, in the order of its description.
 #[derive(Clone, Debug)]
 pub(crate) struct Tensors<B: Backend>(pub(crate) Vec<Value<B>>);
+
+impl<B: Backend> Tensors<B> {
+    /// The device of the operands of a call.
+    pub(super) fn device(&self) -> B::Device {
+        match self.0.first() {
+            Some(Value::Float(tensor)) => tensor.device(),
+            Some(Value::Word(tensor)) => tensor.device(),
+            None => unreachable!("an operation has an operand"),
+        }
+    }
+}
 
 impl<B: Backend> ExtensionType<B> for Tensors<B> {
     type Target = Tensors<Dispatch>;

@@ -14,6 +14,7 @@ use moebius::attention::{CacheFormat, Span};
 use moebius_model::decoder::{Logits, Model};
 use moebius_model::{ExpertLoad, LayerTokens, NoRoom};
 use moebius_ops::Mismatch;
+use tracing::trace_span;
 
 use crate::constraint::Constraint;
 use crate::growing::GrowingCache;
@@ -330,12 +331,13 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Model`] if the model can't be run; the step then has no effect.
     pub fn step(&mut self) -> Result<Vec<(RequestId, Event)>, EngineError> {
+        let _span = trace_span!("step").entered();
         let mut read = Vec::new();
         // The result of each call of the model is read before the next call begins, because XLA would compile both calls together as
         // another program.
         let launched = self.launch_each(&mut |computed| {
             if let Some(logits) = computed.logits.clone() {
-                let data = logits.try_into_data();
+                let data = trace_span!("wait").in_scope(|| logits.try_into_data());
                 read.push(data.map_err(|error| EngineError::Device(error.to_string()))?);
             }
             Ok(())
@@ -422,6 +424,7 @@ impl Engine {
         launched: Launched,
         read: &[TensorData],
     ) -> Result<Vec<(RequestId, Event)>, EngineError> {
+        let _span = trace_span!("choose").entered();
         let logits = match launched.logits(read) {
             Ok(logits) => logits,
             Err(error) => {
@@ -499,6 +502,7 @@ impl Engine {
         let tokens = works.iter().flat_map(|work| &work.tokens);
         let tokens: Vec<i32> = tokens.map(|token| *token as i32).collect();
         let shape = [works.len(), tokens.len() / works.len()];
+        let _span = trace_span!("batch", sequences = shape[0], tokens = shape[1]).entered();
         let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens, shape), &self.device);
         let spans = works.iter().map(|work| Span {
             pages: &work.pages[..work.positions.end.div_ceil(PAGE)],

@@ -41,7 +41,8 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::attention::Span;
 use moebius::moe::Routing;
 use moebius::moe::switching::CacheStatistics;
-use moebius::{in_large_pages, nn};
+use moebius::{in_large_pages, in_span, nn};
+use tracing::trace_span;
 
 use crate::error::Error;
 use cache::NewTokens;
@@ -271,7 +272,8 @@ impl Model {
         for (number, block) in self.blocks.iter().enumerate() {
             let of_layer = cache.as_mut();
             let of_layer = of_layer.map(|(cache, new)| cache.layer(number, new));
-            let (y, chosen) = block.forward(x, places, &angles, of_layer)?;
+            let layer = || block.forward(x, places, &angles, of_layer);
+            let (y, chosen) = in_span(trace_span!("layer", number), &device, layer)?;
             x = y;
             routing.extend(chosen);
             moebius::keep_pace(&device)?;
