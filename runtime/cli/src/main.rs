@@ -28,6 +28,7 @@ mod screen;
 mod serve;
 mod signals;
 mod speculation;
+mod trace;
 mod train;
 mod trust;
 mod verify;
@@ -40,10 +41,13 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{ColorChoice, Parser};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use args::{Cli, Command};
 use error::CliError;
 use screen::{Outcome, Screen, report_error};
+use trace::Trace;
 
 fn main() -> ExitCode {
     drivers::expect_no_display();
@@ -84,6 +88,31 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         );
         return Err(CliError::usage(message, Some(&hint)));
     }
+    // Before anything else, so that a file that can't be written is an error before the work.
+    let trace = cli.trace().map(Trace::begin).transpose()?;
+    listen(command, trace.as_ref())?;
+    let outcome = run_command(command, screen);
+    match trace {
+        Some(trace) => trace.end(outcome, screen),
+        None => outcome,
+    }
+}
+
+/// Has a trace and the log of a server listen from now on.
+fn listen(command: &Command, trace: Option<&Trace>) -> Result<(), CliError> {
+    let log = match command {
+        Command::Serve(args) => Some(serve::log(args.log_json)),
+        _ => None,
+    };
+    let listeners: Vec<_> = log.into_iter().chain(trace.map(Trace::listener)).collect();
+    if listeners.is_empty() {
+        return Ok(());
+    }
+    let begun = tracing_subscriber::registry().with(listeners).try_init();
+    begun.map_err(|error| CliError::usage(format!("the log can't be written: {error}"), None))
+}
+
+fn run_command(command: &Command, screen: &mut Screen) -> Result<Outcome, CliError> {
     match command {
         Command::Devices => devices::run(screen),
         Command::Doctor(args) => doctor::run(args, screen),

@@ -12,7 +12,7 @@ use moebius_weights::package::{
 };
 use serde_json::json;
 
-use crate::args::{BenchEngineArgs, EngineArgs, ModelArgs, PackageArgs};
+use crate::args::{BenchEngineArgs, EngineArgs, ModelArgs, PackageArgs, TraceArgs};
 use crate::bench::engine::{self, EngineRun};
 use crate::devices::bytes;
 use crate::error::CliError;
@@ -194,6 +194,7 @@ fn bench_args(args: &PackageArgs, folder: &Path) -> BenchEngineArgs {
         prompt: args.prompt,
         tokens: args.tokens,
         known: args.known,
+        trace: TraceArgs::default(),
     }
 }
 

@@ -14,7 +14,9 @@ use moebius_serve::{
 use moebius_weights::folder::model_at;
 use moebius_weights::package;
 use serde_json::json;
-use tracing::Level;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::registry::Registry;
 
 use crate::args::{ModelPrecision, ServeArgs};
 use crate::error::CliError;
@@ -24,6 +26,7 @@ use crate::published::{self, Source};
 use crate::screen::{Outcome, Screen};
 use crate::signals::Signals;
 use crate::speculation::Speculation;
+use crate::trace::Listener;
 
 /// Variable that has keys if no file is named, with commas between them.
 const KEYS: &str = "MOEBIUS_API_KEYS";
@@ -43,7 +46,6 @@ const MOST_CONTEXT: usize = 8192;
 
 /// Runs `moebius serve`.
 pub(crate) fn run(args: &ServeArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    log(args.log_json)?;
     let prepared = prepare(args, screen)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -190,17 +192,17 @@ impl Loading {
     }
 }
 
-/// Writes the log to standard error from now on.
-fn log(json: bool) -> Result<(), CliError> {
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(Level::INFO)
-        .with_writer(std::io::stderr);
-    let begun = if json {
-        lines.json().try_init()
+/// The listener that writes the log to standard error.
+pub(crate) fn log(json: bool) -> Listener {
+    let lines = tracing_subscriber::fmt::layer::<Registry>().with_writer(std::io::stderr);
+    if json {
+        lines.json().with_filter(LevelFilter::INFO).boxed()
     } else {
-        lines.with_ansi(false).try_init()
-    };
-    begun.map_err(|error| CliError::usage(format!("the log can't be written: {error}"), None))
+        lines
+            .with_ansi(false)
+            .with_filter(LevelFilter::INFO)
+            .boxed()
+    }
 }
 
 /// The error for what the system refuses.

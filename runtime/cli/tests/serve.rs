@@ -96,7 +96,9 @@ impl Drop for Served {
 #[test]
 fn a_server_answers_until_it_is_told_to_stop() {
     let folder = model();
-    let served = Served::start(folder.path(), &["--context", "64"]);
+    let file = folder.path().join("trace.json");
+    let trace = file.to_str().expect("a path");
+    let served = Served::start(folder.path(), &["--context", "64", "--trace", trace]);
     let (status, models) = served.get("/v1/models", None);
     let models: Value = serde_json::from_str(&models).expect("JSON");
     assert_eq!((status, &models["data"][0]["id"]), (200, &json!("tiny")));
@@ -112,6 +114,11 @@ fn a_server_answers_until_it_is_told_to_stop() {
     assert_eq!(reply["usage"]["completion_tokens"], 6, "{reply}");
     served.signal("TERM");
     assert_eq!(served.status(), Some(0));
+    let trace = std::fs::read_to_string(&file).expect("a trace");
+    let events: Vec<Value> = serde_json::from_str(&trace).expect("a list");
+    // The engine warms up by some steps of its own.
+    let steps = events.iter().filter(|event| event["cat"] == "step");
+    assert!(steps.count() > 6, "{trace}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use moebius_benches::moe::MoeBench;
 use moebius_benches::options::{Named, named, positive};
 use moebius_host::Simd;
 
-use super::{EngineArgs, ModelArgs};
+use super::{EngineArgs, ModelArgs, TraceArgs};
 
 /// `bench`.
 #[derive(Debug, Args)]
@@ -117,6 +117,14 @@ impl BenchCommand {
             Self::Engine(_) | Self::Chart(_) => None,
         }
     }
+
+    /// Whether the benchmark writes a trace; `None` for `chart`, which measures nothing.
+    pub(crate) fn trace(&self) -> Option<&TraceArgs> {
+        match self {
+            Self::Engine(args) => Some(&args.trace),
+            _ => self.how().map(|how| &how.trace),
+        }
+    }
 }
 
 /// A benchmark, and what is made of its result.
@@ -141,6 +149,8 @@ pub(crate) struct How {
     /// something is slower.
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) trace: TraceArgs,
 }
 
 /// `bench engine`.
@@ -162,6 +172,8 @@ pub(crate) struct BenchEngineArgs {
     /// Tokens of the beginning that is known.
     #[arg(long, value_name = "N", default_value = "256", value_parser = positive)]
     pub(crate) known: usize,
+    #[command(flatten)]
+    pub(crate) trace: TraceArgs,
 }
 
 /// `bench chart`.

@@ -7,7 +7,7 @@ use moebius_benches::options::{Named, named, positive};
 use moebius_device::{Device, Placement};
 use moebius_engine::{Sampling, SamplingOptions};
 
-use super::{EngineArgs, FormArgs};
+use super::{EngineArgs, FormArgs, TraceArgs};
 use crate::error::CliError;
 
 /// What a model computes in.
@@ -70,6 +70,8 @@ pub(crate) struct GenerateArgs {
     /// Show how many tokens each expert of each layer got.
     #[arg(long)]
     pub(crate) experts: bool,
+    #[command(flatten)]
+    pub(crate) trace: TraceArgs,
 }
 
 /// Where a model runs.

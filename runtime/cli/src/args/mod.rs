@@ -8,7 +8,7 @@ mod package;
 mod serve;
 mod train;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ColorChoice, Parser, Subcommand};
 use moebius::fp8::{Fp8Format, Granularity, ScaleRule};
@@ -71,6 +71,27 @@ impl Cli {
         };
         how.simd
     }
+
+    /// File for the trace of the command.
+    pub(crate) fn trace(&self) -> Option<&Path> {
+        let args = match self.command.as_ref()? {
+            Command::Bench(args) => args.what.trace()?,
+            Command::Generate(args) => &args.trace,
+            Command::Train(args) => &args.trace,
+            Command::Serve(args) => &args.trace,
+            _ => return None,
+        };
+        args.trace.as_deref()
+    }
+}
+
+/// Whether a command writes a trace.
+#[derive(Debug, Default, Args)]
+pub(crate) struct TraceArgs {
+    /// Write what is computed and when into this file, for Perfetto or chrome://tracing, and show the time, bytes and FLOPs of each
+    /// operation at the end. Each is waited for, so that the whole takes longer.
+    #[arg(long, value_name = "FILE", display_order = 80)]
+    pub(crate) trace: Option<PathBuf>,
 }
 
 const MAIN_EXAMPLES: &str = "\

@@ -8,7 +8,7 @@ use clap::Args;
 use moebius_benches::options::positive;
 use moebius_serve::ServeLimits;
 
-use super::{EngineArgs, ModelArgs};
+use super::{EngineArgs, ModelArgs, TraceArgs};
 
 /// `serve`.
 #[derive(Debug, Args)]
@@ -60,6 +60,8 @@ pub(crate) struct ServeArgs {
     /// Write the log as JSON, an object on each line.
     #[arg(long)]
     pub(crate) log_json: bool,
+    #[command(flatten)]
+    pub(crate) trace: TraceArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }

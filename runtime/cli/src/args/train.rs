@@ -7,7 +7,7 @@ use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius_benches::options::{Named, named, positive};
 use moebius_model::Precision;
 
-use super::DeviceArgs;
+use super::{DeviceArgs, TraceArgs};
 
 /// The precisions of a training, by name.
 fn precisions() -> [Named<Precision>; 3] {
@@ -87,6 +87,8 @@ pub(crate) struct TrainArgs {
     /// Stop after this many steps of this run, before the last of all.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) stop_after: Option<usize>,
+    #[command(flatten)]
+    pub(crate) trace: TraceArgs,
 }
 
 /// `train --model`.

@@ -21,6 +21,7 @@ use crate::error::CliError;
 use crate::resolve::resolve;
 use crate::results::{self, RunOf};
 use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
+use crate::trace;
 
 pub(crate) use moe::print_short;
 
@@ -92,6 +93,7 @@ fn show<R: Measured>(
     let report = watched(screen, |say| measure(bench, say))?;
     report.print(bench, screen)?;
     let mut figures = report.figures()?;
+    trace::keep_peak(figures["peak_gflops"].as_f64());
     let mut outcome = Outcome::of(report.verified());
     if let Some(baseline) = baseline.filter(|_| report.verified()) {
         let comparison = baseline.compare(&results::figures(&figures, &run.workload));
