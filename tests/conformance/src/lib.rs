@@ -45,6 +45,7 @@ mod nn;
 mod operation;
 mod permute;
 mod quantize;
+mod replay;
 mod router_backward;
 mod routers;
 mod routing;
@@ -165,6 +166,7 @@ pub const MOE: &[Case] = cases! {
         sigmoid_bias_selects_but_does_not_weigh, sigmoid_bias_evens_out_the_load,
         expert_choice_takes_the_best, expert_choice_layer, masks_in_every_router, independent_of_the_batch,
         state_is_in_records, refuses_wrong_input;
+    replay: gives_the_recorded_bits, takes_any_experts, has_gradients, in_host_memory, refuses_wrong_experts;
     experts: gelu_tails, convolutional_is_a_convolution, attention_is_self_attention,
         parameter_efficient_adds_to_the_frozen_network, parameter_efficient_trains_less,
         sequences_are_apart, every_kind_in_every_layer, f16 = half(Element::F16), bf16 = half(Element::Bf16),

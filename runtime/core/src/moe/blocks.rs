@@ -111,7 +111,7 @@ impl FeedForwardBlock {
         let (y, routing, dropped_slots) = match self {
             Self::Dense(block) => (block.forward(x)?, None, None),
             Self::Moe(layer) => {
-                let out = layer.forward_where(x, mask)?;
+                let out = layer.forward_where(x, mask, None)?;
                 (out.y, Some(out.routing), Some(out.dropped_slots))
             }
         };

@@ -2,6 +2,7 @@
 //! capacities, the sort.
 
 use super::check::Like;
+use super::chosen::ChosenExperts;
 use super::config::{ExpertKind, MoeConfig};
 use super::experts::feed_forward::SharedExpert;
 use super::experts::{Experts, FeedForwardExperts, Slots};
@@ -250,7 +251,7 @@ impl MoeLayer {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run the layer.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<MoeOutput<D>, Error> {
-        self.forward_where(x, None)
+        self.forward_where(x, None, None)
     }
 
     /// Does what [`MoeLayer::forward`] does with only the experts for which `expert_mask` \[E\] is true; they share the capacity of all
@@ -264,23 +265,42 @@ impl MoeLayer {
         x: Tensor<D>,
         expert_mask: Tensor<1, Bool>,
     ) -> Result<MoeOutput<D>, Error> {
-        self.forward_where(x, Some(expert_mask))
+        self.forward_where(x, Some(expert_mask), None)
+    }
+
+    /// Does what [`MoeLayer::forward`] does with the experts `chosen` in place of the router's choice. Logits, scores and weights are computed
+    /// anew, with gradients (rollout routing replay, Ma et al. 2025): with the experts of an earlier forward, weights and x of that forward
+    /// give its bits. Expert dropout drops none of them.
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of tokens, choices or experts,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a router that doesn't choose by a token's scores.
+    pub fn forward_along<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        chosen: &ChosenExperts,
+    ) -> Result<MoeOutput<D>, Error> {
+        self.forward_where(x, None, Some(chosen))
     }
 
     pub(super) fn forward_where<const D: usize>(
         &self,
         x: Tensor<D>,
         mask: Option<Tensor<1, Bool>>,
+        chosen: Option<&ChosenExperts>,
     ) -> Result<MoeOutput<D>, Error> {
         self.check_input(&x)?;
         check_mask(mask.as_ref(), self.config.experts, &x.device())?;
         let (shape, hidden) = (x.dims(), self.config.hidden);
         let tokens = shape.iter().product::<usize>() / hidden;
+        chosen.map_or(Ok(()), |chosen| self.router.check_chosen(chosen, tokens))?;
         if tokens == 0 {
             return self.empty_output(&x);
         }
         let sequence = if D > 1 { shape[D - 2] } else { 1 };
-        let out = self.forward_tokens(x.reshape([tokens, hidden]), sequence, mask, None)?;
+        let along = chosen.map(|chosen| chosen.on(&x.device()));
+        let x = x.reshape([tokens, hidden]);
+        let out = self.forward_tokens(x, sequence, mask, along, None)?;
         Ok(MoeOutput {
             y: out.y.reshape(shape),
             routing: out.routing,
@@ -304,7 +324,7 @@ impl MoeLayer {
         // Earlier work must not count as the router's; an error shows at the caller's next read.
         let _ = device.sync();
         let mut last = Instant::now();
-        self.forward_tokens(x, tokens, None, Some(clock.clone()))?;
+        self.forward_tokens(x, tokens, None, None, Some(clock.clone()))?;
         // Under Burn's fusion nothing has run yet.
         let _ = device.sync();
         let mut times = Vec::new();
@@ -320,6 +340,7 @@ impl MoeLayer {
         x: Tensor<2>,
         sequence: usize,
         mask: Option<Tensor<1, Bool>>,
+        along: Option<Tensor<2, Int>>,
         clock: Option<StageClock>,
     ) -> Result<MoeOutput<2>, Error> {
         let config = &self.config;
@@ -336,7 +357,7 @@ impl MoeLayer {
             routing,
             assignment,
             dropped,
-        } = stage.run(&x, mask, clock.as_ref())?;
+        } = stage.run(&x, mask, along, clock.as_ref())?;
         let (rows, weights) = (x.clone(), routing.weights.clone());
         // The only slot of a token has the token's row, so the weight can go to either side of the expert.
         let (rows, weights) = if config.weighted_input {
@@ -436,19 +457,24 @@ pub(super) struct Dispatched {
 }
 
 impl RouteStage<'_> {
-    /// Routes x \[T,H\], with T at least 1, and sorts its slots by expert.
+    /// Routes x \[T,H\], with T at least 1, to the experts `along` \[T,K\] if they are given, and sorts its slots by expert.
     pub(super) fn run(
         &self,
         x: &Tensor<2>,
         mask: Option<Tensor<1, Bool>>,
+        along: Option<Tensor<2, Int>>,
         clock: Option<&StageClock>,
     ) -> Result<Dispatched, Error> {
         let device = x.device();
-        let mask = self.available(mask, &device);
+        let mask = match &along {
+            Some(_) => mask,
+            None => self.available(mask, &device),
+        };
         let factors = self.factors_of(x);
         let routed = self.router.route(Batch {
             x: x.clone(),
             mask: mask.clone(),
+            along,
             factors: factors.clone(),
             variant: self.variant,
         })?;

@@ -118,7 +118,7 @@ impl Routing {
             ..RouteConfig::default()
         };
         // Ties go to the lowest expert, as in every router; Burn's argmax promises no order.
-        let first = choose(probs.clone().detach(), None, None, &first)?.indices;
+        let first = choose(probs.clone().detach(), None, None, None, &first)?.indices;
         let share = share(routing::load(first, experts, groups)?);
         let mean: Tensor<3> = probs.reshape([groups, tokens / groups, experts]);
         let mean = mean_dim(mean, 1).reshape([groups, experts]);

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod check;
+mod chosen;
 mod config;
 pub mod experts;
 mod factors;
@@ -13,6 +14,7 @@ mod running;
 pub mod switching;
 
 pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
+pub use chosen::ChosenExperts;
 pub use config::{Adapted, ExpertKind, MoeConfig, SharedExpertConfig};
 pub use experts::Experts;
 pub use experts::feed_forward::SharedExpert;

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::check::check_equal;
 use crate::ops;
-use burn::tensor::{Bool, DType, Device, Int, Tensor};
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use moebius_ops::routing::{self, Groups, Score};
 use moebius_ops::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
@@ -134,7 +134,7 @@ pub fn route(
     config: &RouteConfig,
 ) -> Result<Routing, Error> {
     check_logits(&logits, expert_mask.as_ref())?;
-    choose(logits, expert_mask, None, config)
+    choose(logits, expert_mask, None, None, config)
 }
 
 pub(super) fn check_logits(
@@ -164,11 +164,13 @@ pub(super) fn check_mask(
     Ok(())
 }
 
-/// Does what [`route`] does for checked logits; `bias` \[E\] f32 is added to the scores for the selection only.
+/// Does what [`route`] does for checked logits; `bias` \[E\] f32 is added to the scores for the selection only. The checked experts `along`
+/// \[T,K\] replace the selection.
 pub(super) fn choose(
     logits: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,
     bias: Option<Tensor<1>>,
+    along: Option<Tensor<2, Int>>,
     config: &RouteConfig,
 ) -> Result<Routing, Error> {
     let [tokens, experts] = logits.dims();
@@ -177,11 +179,44 @@ pub(super) fn choose(
         return Ok(Routing::empty(experts, config.top_k, &logits.device()));
     }
     let chosen = ops::routing::route(logits.clone(), mask, bias, problem)?;
-    Ok(Routing {
+    let routing = Routing {
         indices: chosen.indices,
         weights: chosen.weights,
         probs: chosen.probs,
         logsumexp: Some(chosen.logsumexp),
         logits,
+    };
+    match along {
+        Some(experts) => replayed(routing, experts, &problem),
+        None => Ok(routing),
+    }
+}
+
+/// `routing` with `experts` \[T,K\] in place of its choice, each token's distinct and below E. Their weights follow from the logits and
+/// scores as those of a choice do, by the same arithmetic and with gradients.
+fn replayed(
+    routing: Routing,
+    experts: Tensor<2, Int>,
+    problem: &routing::Problem,
+) -> Result<Routing, Error> {
+    let weights = if problem.renormalize() {
+        let logits = routing.logits.clone().gather(1, experts.clone());
+        let ([tokens, top_k], device) = (logits.dims(), logits.device());
+        // The weights are those of a choice of all K among these K logits. No score is above 1, so this bias keeps the given order.
+        let order: Vec<f32> = (0..top_k).rev().map(|slot| 2.0 * slot as f32).collect();
+        let order = TensorData::new(order, [top_k]);
+        let order = Tensor::from_data(order, (&device, DType::F32));
+        let all = routing::Problem::new(tokens, top_k, top_k)?
+            .with_score(problem.score(), true)
+            .with_scale(problem.scale())?;
+        ops::routing::route(logits, None, Some(order), all)?.weights
+    } else {
+        let scores = routing.probs.clone().gather(1, experts.clone());
+        scores.mul_scalar(problem.scale())
+    };
+    Ok(Routing {
+        indices: experts,
+        weights,
+        ..routing
     })
 }

@@ -76,7 +76,7 @@ impl Routes for DynamicRouter {
         let usage = value(&self.usage).unsqueeze::<2>();
         let free = usage.clone().neg() + 1.0;
         let logits = logits + self.demand(batch.x)? * free - usage * USAGE_PENALTY;
-        let routing = choose(logits, batch.mask, None, &self.config.route)?;
+        let routing = choose(logits, batch.mask, None, batch.along, &self.config.route)?;
         if training {
             let load = relative_load(routing.load()?);
             let how = &self.config.follow;
@@ -165,7 +165,8 @@ impl Routes for SigmoidBiasRouter {
         let training = batch.training();
         let logits = router_logits(batch.x, self.weight.val())?;
         let bias = value(&self.bias);
-        let routing = choose(logits, batch.mask.clone(), Some(bias), &self.config.route)?;
+        let (mask, along) = (batch.mask.clone(), batch.along);
+        let routing = choose(logits, mask, Some(bias), along, &self.config.route)?;
         if training {
             self.update_bias(routing.load()?, batch.mask)?;
         }
@@ -231,7 +232,7 @@ impl Routes for ExpertChoiceRouter {
         let device = batch.x.device();
         let logits = router_logits(batch.x.clone(), self.weight.val())?;
         let softmax = RouterConfig::ExpertChoice(self.config).route();
-        let scored = choose(logits, batch.mask.clone(), None, &softmax)?;
+        let scored = choose(logits, batch.mask.clone(), None, None, &softmax)?;
         let column = Tensor::<1, Int>::arange(0..experts as i64, &device);
         let column = column.unsqueeze::<2>().expand([tokens, experts]);
         let assignment = Assignment::new(

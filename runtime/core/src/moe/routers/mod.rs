@@ -24,6 +24,7 @@ pub use config::{
 };
 
 use super::check::Like;
+use super::chosen::ChosenExperts;
 use super::route::{Routing, check_mask, choose};
 use crate::check::{check_same, element};
 use crate::ops::routing::router_logits;
@@ -69,6 +70,8 @@ pub(super) struct Batch {
     /// The tokens x \[T,H\], with T at least 1.
     pub(super) x: Tensor<2>,
     pub(super) mask: Option<Tensor<1, Bool>>,
+    /// The experts \[T,K\] that replace the choice of a router for which [`Router::check_chosen`] has passed them.
+    pub(super) along: Option<Tensor<2, Int>>,
     /// The capacity factors \[E\], for a router that decides capacities itself.
     pub(super) factors: Option<Tensor<1>>,
     /// The kernel variant of the experts' products, which decides the tiles of a sort.
@@ -152,6 +155,7 @@ impl Router {
         let batch = Batch {
             x,
             mask: expert_mask,
+            along: None,
             factors: None,
             variant: None,
         };
@@ -217,6 +221,21 @@ impl Router {
             },
             _ => routing,
         }
+    }
+
+    /// Checks that `chosen` can replace the router's own choice for `tokens` tokens.
+    pub(super) fn check_chosen(
+        &self,
+        chosen: &ChosenExperts,
+        tokens: usize,
+    ) -> Result<(), Mismatch> {
+        let (config, experts) = (self.config(), self.sizes().experts);
+        let scored = !matches!(self, Self::Hash(_) | Self::ExpertChoice(_));
+        let (what, expected) = ("router of chosen experts", "one of a token's scores");
+        Fault::Unsupported.unless(scored, what, expected, config.name())?;
+        let got = [chosen.tokens(), chosen.top_k(), chosen.experts()];
+        let expected = [tokens, config.choices(experts), experts];
+        check_same("chosen experts: T, K and E", got, expected)
     }
 
     fn sizes(&self) -> Sizes {
@@ -291,7 +310,7 @@ impl Routes for TopKRouter {
             let normal = Distribution::Normal(0.0, self.config.noise_std);
             logits = logits.clone() + logits.random_like(normal);
         }
-        Ok(choose(logits, batch.mask, None, &self.config.route)?.into())
+        Ok(choose(logits, batch.mask, None, batch.along, &self.config.route)?.into())
     }
 
     fn check(&self, like: &Like) -> Result<(), Mismatch> {
@@ -333,7 +352,7 @@ impl Routes for SwitchRouter {
             logits = logits.clone() * logits.random_like(uniform);
         }
         let route = RouterConfig::Switch(self.config).route();
-        Ok(choose(logits, batch.mask, None, &route)?.into())
+        Ok(choose(logits, batch.mask, None, batch.along, &route)?.into())
     }
 }
 
@@ -463,7 +482,7 @@ impl Routes for LearnedRouter {
             x = relu(layer.forward(x)?);
         }
         let logits = router_logits(x, self.weight.val())?;
-        Ok(choose(logits, batch.mask, None, &self.config.route)?.into())
+        Ok(choose(logits, batch.mask, None, batch.along, &self.config.route)?.into())
     }
 
     fn check(&self, like: &Like) -> Result<(), Mismatch> {

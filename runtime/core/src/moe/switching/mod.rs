@@ -18,6 +18,7 @@ pub use cache::{CacheStatistics, ExpertCache};
 pub use weights::{HostCodes, HostWeight};
 
 use super::check::Like;
+use super::chosen::ChosenExperts;
 use super::config::MoeConfig;
 use super::experts::feed_forward::{FeedForwardExperts, SharedExpert};
 use super::experts::{ExpertKind, Experts};
@@ -73,7 +74,7 @@ impl SwitchedExperts {
     /// As [`MoeLayer::forward`](super::MoeLayer::forward), and
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
     pub fn forward<const D: usize>(&mut self, x: Tensor<D>) -> Result<MoeOutput<D>, Error> {
-        self.forward_where(x, None)
+        self.forward_where(x, None, None)
     }
 
     /// Does what [`SwitchedExperts::forward`] does with only the experts for which `expert_mask` \[E\] is true.
@@ -86,13 +87,26 @@ impl SwitchedExperts {
         x: Tensor<D>,
         expert_mask: Tensor<1, Bool>,
     ) -> Result<MoeOutput<D>, Error> {
-        self.forward_where(x, Some(expert_mask))
+        self.forward_where(x, Some(expert_mask), None)
+    }
+
+    /// Does what [`MoeLayer::forward_along`](super::MoeLayer::forward_along) does.
+    ///
+    /// # Errors
+    /// As [`SwitchedExperts::forward`] and [`MoeLayer::forward_along`](super::MoeLayer::forward_along).
+    pub fn forward_along<const D: usize>(
+        &mut self,
+        x: Tensor<D>,
+        chosen: &ChosenExperts,
+    ) -> Result<MoeOutput<D>, Error> {
+        self.forward_where(x, None, Some(chosen))
     }
 
     fn forward_where<const D: usize>(
         &mut self,
         x: Tensor<D>,
         mask: Option<Tensor<1, Bool>>,
+        chosen: Option<&ChosenExperts>,
     ) -> Result<MoeOutput<D>, Error> {
         let (shape, hidden) = (x.dims(), self.layer.config.hidden);
         let like = self.cache.like();
@@ -100,6 +114,8 @@ impl SwitchedExperts {
         let device = like.device;
         check_mask(mask.as_ref(), self.layer.config.experts, &device)?;
         let tokens = shape.iter().product::<usize>() / hidden;
+        let router = &self.layer.router;
+        chosen.map_or(Ok(()), |chosen| router.check_chosen(chosen, tokens))?;
         if tokens == 0 {
             return Ok(MoeOutput {
                 y: x,
@@ -114,7 +130,8 @@ impl SwitchedExperts {
             config: &self.layer.config,
             variant: self.variant,
         };
-        let dispatched = stage.run(&x, mask, None)?;
+        let along = chosen.map(|chosen| chosen.on(&device));
+        let dispatched = stage.run(&x, mask, along, None)?;
         let routing = dispatched.routing;
         // Slots that the capacity dropped need no expert: they are set to E.
         let experts = self.layer.config.experts as i64;
