@@ -4,7 +4,9 @@ use burn::module::{Module, RunningState};
 use burn::nn::RmsNorm;
 use burn::tensor::{Device, Tensor};
 use moebius::moe::experts::FeedForwardExperts;
-use moebius::moe::{DenseBlock, Experts, MoeConfig, MoeLayer, Router, Routing, SharedExpert};
+use moebius::moe::{
+    ChosenExperts, DenseBlock, Experts, MoeConfig, MoeLayer, Router, Routing, SharedExpert,
+};
 use moebius::nn;
 use moebius_weights::Unfit;
 
@@ -61,20 +63,21 @@ impl Block {
         })
     }
 
-    /// Computes the layer on x \[B · S, H\], and returns the experts that the tokens went to.
+    /// Computes the layer on x \[B · S, H\], and returns the experts that the tokens went to: those of `along`, if it is given.
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
         places: &Places,
         angles: &Angles,
         cache: Option<LayerCache<'_>>,
+        along: Option<&ChosenExperts>,
     ) -> Result<(Tensor<2>, Option<Routing>), Error> {
         let before = normed(self.attention_norm.as_ref(), x.clone());
         let seen = self.mixed(before, places, angles, cache)?;
         let seen = normed(self.attention_out_norm.as_ref(), seen);
         let x = x + self.scaled(seen);
         let before = normed(self.feed_forward_norm.as_ref(), x.clone());
-        let (y, routing) = self.feed_forward.forward(before)?;
+        let (y, routing) = self.feed_forward.forward(before, along)?;
         let y = normed(self.feed_forward_out_norm.as_ref(), y);
         Ok((x + self.scaled(y), routing))
     }
@@ -181,16 +184,23 @@ impl FeedForward {
         }
     }
 
-    /// Computes y \[T, H\] from x \[T, H\], and returns the experts that the tokens went to.
-    pub(super) fn forward(&self, x: Tensor<2>) -> Result<(Tensor<2>, Option<Routing>), Error> {
+    /// Computes y \[T, H\] from x \[T, H\], and returns the experts that the tokens went to: those of `along`, if it is given.
+    pub(super) fn forward(
+        &self,
+        x: Tensor<2>,
+        along: Option<&ChosenExperts>,
+    ) -> Result<(Tensor<2>, Option<Routing>), Error> {
         match self {
             Self::Dense(block) => Ok((block.forward(x)?, None)),
             Self::Experts(layer) => {
-                let out = layer.forward(x)?;
+                let out = match along {
+                    Some(chosen) => layer.forward_along(x, chosen)?,
+                    None => layer.forward(x)?,
+                };
                 Ok((out.y, Some(out.routing)))
             }
             Self::Switched(mixture) => {
-                let (y, routing) = mixture.forward(x)?;
+                let (y, routing) = mixture.forward(x, along)?;
                 Ok((y, Some(routing)))
             }
         }

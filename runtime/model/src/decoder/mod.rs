@@ -1,13 +1,15 @@
 //! One decoder for all published models: they differ only in data, a [`ModelSpec`].
 //!
 //! [`ModelSpec`] describes a model, and [`Weights`] provides its tensors. [`Model::forward`] computes the logits of whole sequences, with
-//! gradients, and [`Model::step`] the logits of new tokens over a [`Cache`]. [`crate::load`] loads a model from a folder.
+//! gradients, and [`Model::step`] the logits of new tokens over a [`Cache`]. [`Model::forward_as_served`] gives a training the bits of such
+//! steps, and [`Model::forward_along`] replays [`Routes`]. [`crate::load`] loads a model from a folder.
 
 mod attention;
 mod block;
 mod cache;
 mod convolution;
 mod rope;
+mod routes;
 mod slot;
 mod spec;
 #[cfg(not(target_family = "wasm"))]
@@ -23,6 +25,7 @@ pub use block::{Block, FeedForward};
 pub use cache::{Cache, CacheMemory};
 pub use convolution::Convolution;
 pub use rope::{Rope, RopeScaling, yarn_attention};
+pub use routes::Routes;
 pub use slot::{Place, Slot};
 pub use spec::{
     AttentionSpec, CacheScales, ConvolutionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Mixer,
@@ -38,10 +41,11 @@ use std::ops::ControlFlow;
 use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use moebius::attention::Span;
+use moebius::attention::{CacheFormat, Pages, Span};
 use moebius::moe::Routing;
 use moebius::moe::switching::CacheStatistics;
 use moebius::{in_large_pages, in_span, nn};
+use moebius_ops::kv_cache::BLOCK;
 use tracing::trace_span;
 
 use crate::error::Error;
@@ -74,6 +78,58 @@ pub struct Logits {
     pub logits: Tensor<3>,
     /// Experts that the tokens went to, for every layer that has experts.
     pub routing: Vec<Routing>,
+}
+
+impl Logits {
+    /// Reads the logits \[V\] of the token after the last of a sequence from the device; those of the first sequence, if there are several.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for logits of no token, [`Error::Device`] when the device failed.
+    pub fn read_last(self) -> Result<Vec<f32>, Error> {
+        let [sequences, length, width] = self.logits.dims();
+        let tokens = sequences * length;
+        Error::check(tokens > 0, "tokens of logits", "at least 1", tokens)?;
+        let last = self.logits.slice([0..1, length - 1..length, 0..width]);
+        Error::guarded(|| {
+            let data = last.try_into_data().map_err(Error::device)?;
+            Ok(data.iter().collect())
+        })
+    }
+}
+
+/// What a pass over the layers is given beside the tokens; nothing by default.
+#[derive(Default)]
+struct Given<'a> {
+    /// Cache of earlier tokens, which the pass adds its tokens to.
+    cache: Option<(&'a mut Cache, NewTokens)>,
+    /// Experts in place of those that the routers would choose.
+    routes: Option<&'a Routes>,
+    /// What makes, of x \[B · S, H\] after each layer, the x that the next layer gets.
+    after: Option<&'a mut (dyn FnMut(usize, Tensor<2>) -> Tensor<2> + Send)>,
+}
+
+impl<'a> Given<'a> {
+    fn cached(cache: &'a mut Cache, step: NewTokens) -> Self {
+        Self {
+            cache: Some((cache, step)),
+            ..Self::default()
+        }
+    }
+}
+
+/// Places of whole sequences `tokens` \[B, S\].
+fn whole(tokens: &Tensor<2, Int>) -> Places {
+    let [sequences, length] = tokens.dims();
+    Places {
+        first: vec![0; sequences],
+        tokens: length,
+        longest: length,
+    }
+}
+
+/// A tensor of the value `value` and the gradients of `y`, which must be finite: y − y is 0 then.
+fn with_value<const D: usize>(y: Tensor<D>, value: &Tensor<D>) -> Tensor<D> {
+    y.clone() - y.detach() + value.clone()
 }
 
 impl Model {
@@ -120,13 +176,82 @@ impl Model {
     /// # Errors
     /// [`Error::Config`] for more tokens than there are learned positions, [`Error::Moebius`] when the device can't run a layer.
     pub fn forward(&self, tokens: Tensor<2, Int>) -> Result<Logits, Error> {
-        let [sequences, length] = tokens.dims();
-        let places = Places {
-            first: vec![0; sequences],
-            tokens: length,
-            longest: length,
+        let places = whole(&tokens);
+        self.run(tokens, &places, Given::default())
+    }
+
+    /// Does what [`forward`](Self::forward) does with the experts of `routes`, those of the B · S tokens one sequence after the other, in place
+    /// of those that the routers would choose; their weights are computed anew, with gradients.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward), and [`Error::Config`] for routes of another model or another number of tokens.
+    pub fn forward_along(&self, tokens: Tensor<2, Int>, routes: &Routes) -> Result<Logits, Error> {
+        routes.check(&self.spec, tokens.shape().num_elements())?;
+        let places = whole(&tokens);
+        let given = Given {
+            routes: Some(routes),
+            ..Given::default()
         };
-        self.run(tokens, &places, None)
+        self.run(tokens, &places, given)
+    }
+
+    /// Computes the logits after each of `tokens` \[B, S\] with the bits that steps over a cache give them, and with the gradients of
+    /// [`forward`](Self::forward): an engine with a cache of this `format`, whose requests may have up to `longest` tokens, finds a token as
+    /// likely as this does. The experts are those of the steps, too, and `routing` has their weights with gradients.
+    ///
+    /// A forward that records gradients sums in other orders, in norms on Flex and in attention on all other devices. So this computes each
+    /// layer twice: by a step over a cache of its own, whose values go on to the next layer, and in the way of `forward`, along the experts of
+    /// the step, for the gradients. Where no gradients are recorded it is the step alone. On XLA values agree to 1e-5, because its order of
+    /// summation depends on the program.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward) and [`Cache::new`], whose cache has room for all tokens.
+    pub fn forward_as_served(
+        &self,
+        tokens: Tensor<2, Int>,
+        format: CacheFormat,
+        longest: usize,
+    ) -> Result<Logits, Error> {
+        let [sequences, length] = tokens.dims();
+        if sequences * length == 0 {
+            return self.forward(tokens);
+        }
+        let plain = tokens.clone().inner();
+        let pages = Pages::paged(sequences, sequences * length.div_ceil(BLOCK), length)?;
+        let cache = Cache::new(&self.spec, pages, format, &plain.device())?;
+        let (mut cache, mut values) = (cache.up_to(longest), Vec::new());
+        let step = cache.extend(&vec![length; sequences])?;
+        let places = Places {
+            longest,
+            ..whole(&tokens)
+        };
+        let mut keep = |_: usize, x: Tensor<2>| {
+            values.push(x.clone());
+            x
+        };
+        let given = Given {
+            cache: Some((&mut cache, step)),
+            after: Some(&mut keep),
+            ..Given::default()
+        };
+        let served = self.valid().run(plain, &places, given)?;
+        if !self.embedding.val().is_autodiff() {
+            return Ok(served);
+        }
+        let some = !served.routing.is_empty();
+        let routes = some.then(|| Routes::read(&self.spec, &served.routing));
+        let routes = routes.transpose()?;
+        let mut replace = |layer: usize, x| with_value(x, &values[layer]);
+        let given = Given {
+            routes: routes.as_ref(),
+            after: Some(&mut replace),
+            ..Given::default()
+        };
+        let trained = self.run(tokens, &places, given)?;
+        Ok(Logits {
+            logits: with_value(trained.logits, &served.logits),
+            routing: trained.routing,
+        })
     }
 
     /// Computes the logits \[V\] of the token after all of `ids`, and reads them from the device.
@@ -136,13 +261,7 @@ impl Model {
     /// device can't compute.
     pub fn last_logits(&self, ids: &[u32], device: &Device) -> Result<Vec<f32>, Error> {
         Error::check(!ids.is_empty(), "tokens", "at least one", ids.len())?;
-        let logits = self.forward(self.tokens(ids, device)?)?.logits;
-        let [_, length, width] = logits.dims();
-        let last = logits.slice([0..1, length - 1..length, 0..width]);
-        Error::guarded(|| {
-            let data = last.try_into_data().map_err(Error::device)?;
-            Ok(data.iter().collect())
-        })
+        self.forward(self.tokens(ids, device)?)?.read_last()
     }
 
     /// Computes the logits after each of the new tokens \[B, S\] of the sequences of `cache`, and adds the tokens to the cache. Only the
@@ -169,7 +288,7 @@ impl Model {
             longest: cache.longest(),
         };
         let step = cache.extend(counts)?;
-        self.run(tokens, &places, Some((cache, step)))
+        self.run(tokens, &places, Given::cached(cache, step))
     }
 
     /// Computes the logits \[B, 1, V\] after the last new token of each of `sequences`, which all have S new tokens \[B, S\]. Their pages
@@ -217,7 +336,7 @@ impl Model {
         let device = tokens.device();
         let work = self.of_head(count * length);
         let (logits, routing) = moebius::on_workers(&device, work, || {
-            let (x, routing) = self.hidden(tokens, &places, Some((cache, step)))?;
+            let (x, routing) = self.hidden(tokens, &places, Given::cached(cache, step))?;
             let [_, width] = x.dims();
             let all = x.reshape([count, length, width]);
             let few = all.slice([0..count, length - last..length, 0..width]);
@@ -233,7 +352,7 @@ impl Model {
         &self,
         tokens: Tensor<2, Int>,
         places: &Places,
-        cache: Option<(&mut Cache, NewTokens)>,
+        given: Given<'_>,
     ) -> Result<Logits, Error> {
         let [sequences, length] = tokens.dims();
         let embedding = self.embedding.val();
@@ -248,7 +367,7 @@ impl Model {
         moebius::reduce::check_rows("training", sequences * length, &embedding.device())?;
         let work = self.of_head(sequences * length);
         let (logits, routing) = moebius::on_workers(&device, work, || {
-            let (x, routing) = self.hidden(tokens, places, cache)?;
+            let (x, routing) = self.hidden(tokens, places, given)?;
             Ok::<_, Error>((self.logits(x)?, routing))
         })?;
         let logits = logits.reshape([sequences, length, vocabulary]);
@@ -260,7 +379,7 @@ impl Model {
         &self,
         tokens: Tensor<2, Int>,
         places: &Places,
-        mut cache: Option<(&mut Cache, NewTokens)>,
+        mut given: Given<'_>,
     ) -> Result<(Tensor<2>, Vec<Routing>), Error> {
         let gamma = self.norm.gamma.val();
         let (device, dtype) = (gamma.device(), gamma.dtype());
@@ -270,11 +389,15 @@ impl Model {
         let mut x = self.placed(self.embed(tokens, dtype), places)?;
         let mut routing = Vec::new();
         for (number, block) in self.blocks.iter().enumerate() {
-            let of_layer = cache.as_mut();
+            let of_layer = given.cache.as_mut();
             let of_layer = of_layer.map(|(cache, new)| cache.layer(number, new));
-            let layer = || block.forward(x, places, &angles, of_layer);
+            let along = given.routes.and_then(|routes| routes.of(number));
+            let layer = || block.forward(x, places, &angles, of_layer, along);
             let (y, chosen) = in_span(trace_span!("layer", number), &device, layer)?;
-            x = y;
+            x = match &mut given.after {
+                Some(after) => after(number, y),
+                None => y,
+            };
             routing.extend(chosen);
             moebius::keep_pace(&device)?;
         }

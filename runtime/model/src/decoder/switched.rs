@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use moebius::moe::switching::{CacheStatistics, HostLayer, SwitchedExperts};
-use moebius::moe::{MoeLayer, Routing};
+use moebius::moe::{ChosenExperts, MoeLayer, Routing};
 use moebius_ops::Fault;
 
 use crate::error::Error;
@@ -31,11 +31,16 @@ impl SwitchedMixture {
         })
     }
 
-    /// Computes y \[T, H\] from x \[T, H\], and returns the experts that the tokens went to. Waits for the device once.
+    /// Computes y \[T, H\] from x \[T, H\], and returns the experts that the tokens went to: those of `along`, if it is given. Waits for the
+    /// device once.
     ///
     /// # Errors
     /// [`Error::Moebius`] while another thread computes with the same places, and with the errors of [`SwitchedExperts::forward`].
-    pub(super) fn forward(&self, x: Tensor<2>) -> Result<(Tensor<2>, Routing), Error> {
+    pub(super) fn forward(
+        &self,
+        x: Tensor<2>,
+        along: Option<&ChosenExperts>,
+    ) -> Result<(Tensor<2>, Routing), Error> {
         let mut experts = match self.experts.try_lock() {
             Ok(experts) => experts,
             // A place whose expert was being moved at a panic counts as empty.
@@ -47,7 +52,10 @@ impl SwitchedMixture {
                 return Err(moebius::Error::from(fault).into());
             }
         };
-        let out = experts.forward(x)?;
+        let out = match along {
+            Some(chosen) => experts.forward_along(x, chosen)?,
+            None => experts.forward(x)?,
+        };
         Ok((out.y, out.routing))
     }
 
@@ -72,10 +80,10 @@ mod tests {
         let x = Tensor::<2>::ones([3, 8], &device);
         let copy = mixture.clone();
         let under_way = mixture.experts.lock().unwrap();
-        let said = copy.forward(x.clone()).unwrap_err().to_string();
+        let said = copy.forward(x.clone(), None).unwrap_err().to_string();
         assert!(said.contains("expected one at a time"), "{said}");
         drop(under_way);
-        assert_eq!(copy.forward(x).unwrap().0.dims(), [3, 8]);
+        assert_eq!(copy.forward(x, None).unwrap().0.dims(), [3, 8]);
         assert!(mixture.statistics().misses > 0);
     }
 }

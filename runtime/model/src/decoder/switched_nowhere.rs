@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use moebius::moe::switching::CacheStatistics;
-use moebius::moe::{MoeLayer, Routing};
+use moebius::moe::{ChosenExperts, MoeLayer, Routing};
 use moebius_ops::Fault;
 
 use crate::error::Error;
@@ -34,7 +34,11 @@ impl SwitchedMixture {
     }
 
     /// Is never called.
-    pub(super) fn forward(&self, _: Tensor<2>) -> Result<(Tensor<2>, Routing), Error> {
+    pub(super) fn forward(
+        &self,
+        _: Tensor<2>,
+        _: Option<&ChosenExperts>,
+    ) -> Result<(Tensor<2>, Routing), Error> {
         match self.none {}
     }
 
