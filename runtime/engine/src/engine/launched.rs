@@ -54,6 +54,11 @@ impl Launched {
         last.fold(reads, Transaction::register)
     }
 
+    /// The calls of the model.
+    pub(super) fn computed(&self) -> &[Computed] {
+        &self.computed
+    }
+
     /// What the step is made of.
     pub(super) fn summary(&self) -> StepSummary {
         let tokens = self.step.work.iter().map(|work| work.positions.len());

@@ -3,6 +3,7 @@
 mod launched;
 mod options;
 mod proposing;
+mod recording;
 
 pub use launched::{Experts, Launched};
 pub use options::EngineOptions;
@@ -23,6 +24,7 @@ use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Step, Work
 use crate::speculative::{Proposals, Proposer};
 use crate::{Counts, Draw, History, Refused, SampleError, Sampling, StepError, Usage};
 use launched::Computed;
+use recording::Recorder;
 
 /// A request to generate tokens.
 #[derive(Clone, Debug)]
@@ -141,6 +143,8 @@ pub struct Engine {
     ended: Vec<(RequestId, Event)>,
     /// Counts of the tokens of each expert, if they are counted.
     experts: Option<ExpertLoad>,
+    /// The experts of tokens, if they are recorded.
+    recorder: Option<Recorder>,
     /// The way to propose tokens, if any are proposed.
     proposer: Option<Proposer>,
     proposals: Proposals,
@@ -197,6 +201,7 @@ impl Engine {
             no_room: None,
             ended: Vec::new(),
             experts: None,
+            recorder: None,
             proposer: None,
             proposals: Proposals::default(),
             last: StepSummary::default(),
@@ -222,7 +227,7 @@ impl Engine {
     pub fn add(&mut self, generation: Generation) -> Result<RequestId, EngineError> {
         self.check_tokens(&generation.prompt)?;
         let id = RequestId(self.next);
-        let history = History::new(&generation.prompt);
+        let (history, tokens) = (History::new(&generation.prompt), generation.prompt.len());
         let request = Request::new(id, generation.prompt, generation.most_new);
         let request = request.with_salt(generation.salt.as_slice());
         self.scheduler.add(request)?;
@@ -241,12 +246,18 @@ impl Engine {
             constraint: generation.constraint,
         };
         self.active.insert(id, active);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.begin(id, tokens);
+        }
         Ok(id)
     }
 
     /// Cancels a request, which then gives no more events. Returns whether the request existed.
     pub fn cancel(&mut self, id: RequestId) -> bool {
         self.active.remove(&id);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.forget(id);
+        }
         let events = self.ended.len();
         self.ended.retain(|(ended, _)| *ended != id);
         self.scheduler.cancel(id) || self.ended.len() < events
@@ -332,7 +343,8 @@ impl Engine {
     /// [`EngineError::Model`] if the model can't be run; the step then has no effect.
     pub fn step(&mut self) -> Result<Vec<(RequestId, Event)>, EngineError> {
         let _span = trace_span!("step").entered();
-        let mut read = Vec::new();
+        let (mut read, mut experts) = (Vec::new(), Vec::new());
+        let records = self.recorder.is_some();
         // The result of each call of the model is read before the next call begins, because XLA would compile both calls together as
         // another program.
         let launched = self.launch_each(&mut |computed| {
@@ -340,12 +352,22 @@ impl Engine {
                 let data = trace_span!("wait").in_scope(|| logits.try_into_data());
                 read.push(data.map_err(|error| EngineError::Device(error.to_string()))?);
             }
+            if records {
+                experts.push(computed.read_experts()?);
+            }
             Ok(())
         });
-        match launched? {
-            Some(launched) => self.finish(launched, &read),
-            None => Ok(Vec::new()),
+        let Some(launched) = launched? else {
+            return Ok(Vec::new());
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note(&launched, &experts);
         }
+        let events = self.finish(launched, &read)?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.follow(&events);
+        }
+        Ok(events)
     }
 
     /// Queues one step on the device without waiting; `None` if there are no requests. Programs that can't block read the data that
@@ -353,8 +375,10 @@ impl Engine {
     /// waits for the draft's tokens.
     ///
     /// # Errors
-    /// As [`Engine::step`], and [`EngineError::Step`] if the previous step was neither finished nor abandoned.
+    /// As [`Engine::step`], [`EngineError::Step`] if the previous step was neither finished nor abandoned, and [`EngineError::Unfit`] while
+    /// routes are recorded.
     pub fn launch(&mut self) -> Result<Option<Launched>, EngineError> {
+        self.check_launch()?;
         self.launch_each(&mut |_| Ok(()))
     }
 
