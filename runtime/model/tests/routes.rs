@@ -132,7 +132,8 @@ fn a_replay_of_the_own_choice_has_its_gradients() {
     }
 }
 
-/// A training's forward with the bits of steps over a cache in each format, and with the gradients of an ordinary forward.
+/// A training's forward with the bits of steps over a cache in each format, and with the gradients of an ordinary forward along the same
+/// experts.
 #[test]
 fn a_training_computes_what_steps_compute() {
     let device = Device::flex().autodiff();
@@ -155,14 +156,16 @@ fn a_training_computes_what_steps_compute() {
                 steps.push(step.logits);
             }
             let want = bits(Tensor::cat(steps, 1));
-            let got = model.forward_as_served(ids.clone(), format, 32).unwrap();
-            assert_eq!(bits(got.logits), want, "{name}, {format:?}");
             let plain = served.forward_as_served(ids.clone().inner(), format, 32);
             assert_eq!(bits(plain.unwrap().logits), want, "{name}, {format:?}");
+            let got = model.forward_as_served(ids.clone(), format, 32).unwrap();
+            assert_eq!(bits(got.logits), want, "{name}, {format:?}");
         }
         let served = model.forward_as_served(ids.clone(), CacheFormat::F32, 32);
-        let outs = [served.unwrap(), model.forward(ids).unwrap()];
-        let [got, want] = outs.map(|out| of_routers(&model, out));
+        let served = served.unwrap();
+        let routes = Routes::read(model.spec(), &served.routing).unwrap();
+        let along = model.forward_along(ids, &routes).unwrap();
+        let [got, want] = [served, along].map(|out| of_routers(&model, out));
         assert_near(name, got, want);
     }
 }
