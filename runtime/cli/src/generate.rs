@@ -7,6 +7,7 @@ use anstyle::Style;
 use moebius::moe::switching::CacheStatistics;
 use moebius_device::Device;
 use moebius_engine::{EngineOptions, Generation, Proposals};
+use moebius_model::decoder::Routes;
 use moebius_model::{LayerTokens, Perplexity, Windows};
 use serde_json::json;
 
@@ -133,10 +134,23 @@ pub(crate) fn logits(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, 
     let source = Source::open(args.prompt.model.model.as_deref())?;
     let source = source.with_special_as_text(args.prompt.no_special);
     let ids = published::prompt(&args.prompt, &source)?;
+    if args.record_routes.is_some() {
+        published::check_experts("--record-routes", &source.files)?;
+    }
+    let routes = args.replay_routes.as_deref();
+    let routes = routes.map(|path| Routes::load(path, source.files.spec()));
+    let routes = routes.transpose()?;
     let ready = published::ready(&source.files, &args.place, None, screen)?;
-    let name = ready.name;
-    let logits = ready.model.last_logits(&ids, &ready.device)?;
-    let shown = likeliest(&logits, args.top)?;
+    let (name, model) = (ready.name, &ready.model);
+    let tokens = model.tokens(&ids, &ready.device)?;
+    let found = match &routes {
+        Some(routes) => model.forward_along(tokens, routes)?,
+        None => model.forward(tokens)?,
+    };
+    if let Some(path) = &args.record_routes {
+        Routes::read(model.spec(), &found.routing)?.save(path)?;
+    }
+    let shown = likeliest(&found.read_last()?, args.top)?;
     screen.heading(&format!(
         "After {} tokens: {} on {name} in {}",
         ids.len(),

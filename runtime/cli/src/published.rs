@@ -141,8 +141,8 @@ pub(crate) fn opened(
     room: Option<EngineOptions>,
     screen: &Screen,
 ) -> Result<(Device, burn::tensor::Device, LoadOptions), CliError> {
-    if place.expert_cache.is_some() && ExpertLoad::of(files.spec()).is_none() {
-        return Err(without_experts("--expert-cache", files));
+    if place.expert_cache.is_some() {
+        check_experts("--expert-cache", files)?;
     }
     let cache = room.map(|room| room.memory(files.spec())).transpose()?;
     let (name, device) = open_for(Work::Tokens, place.devices, screen)?;
@@ -343,6 +343,14 @@ pub(crate) fn counted(asked: bool, files: &ModelFiles) -> Result<Option<ExpertLo
     let load = ExpertLoad::of(files.spec());
     let load = load.ok_or_else(|| without_experts("--experts", files))?;
     Ok(Some(load))
+}
+
+/// Refuses an option about experts for a model that has none.
+pub(crate) fn check_experts(option: &str, files: &ModelFiles) -> Result<(), CliError> {
+    match ExpertLoad::of(files.spec()) {
+        Some(_) => Ok(()),
+        None => Err(without_experts(option, files)),
+    }
 }
 
 /// The error for an option about experts and a model that has none.

@@ -204,6 +204,34 @@ fn the_likeliest_token_is_what_is_generated() {
     assert_eq!(text.matches(" %").count(), 2, "{text}");
 }
 
+#[test]
+fn routes_are_recorded_and_replayed() {
+    let folder = model();
+    let place = tempfile::tempdir().expect("a folder");
+    let file = place.path().join("routes.safetensors");
+    let file = file.to_str().expect("UTF-8");
+    let prompt = ["--prompt", "w3 w14 w15", "--json"];
+    let logits =
+        |folder: &Path, more: &[&str]| run("logits", folder, &[&prompt[..], more].concat());
+    let recorded = logits(folder.path(), &["--record-routes", file]);
+    assert_eq!(recorded.status.code(), Some(0));
+    let replayed = logits(folder.path(), &["--replay-routes", file]);
+    assert_eq!(object(&replayed), object(&recorded));
+    let longer = ["--prompt", "w3 w14 w15 w16", "--replay-routes", file];
+    let longer = run("logits", folder.path(), &longer);
+    assert_refused(&longer, "tokens of the routes: expected 4, got 3");
+    let both = ["--record-routes", file, "--replay-routes", file];
+    assert_refused(&logits(folder.path(), &both), "cannot be used with");
+    let other = model_of("decoder_gpt_oss");
+    let of_another = logits(other.path(), &["--replay-routes", file]);
+    assert_refused(&of_another, "model of the routes");
+    let missing = logits(folder.path(), &["--replay-routes", "nowhere.safetensors"]);
+    assert_refused(&missing, "nowhere.safetensors");
+    let dense = model_of("decoder_qwen3");
+    let without = logits(dense.path(), &["--record-routes", file]);
+    assert_refused(&without, "--record-routes: this qwen3 model has no experts");
+}
+
 /// The word w1 is a special token here, which the word w14 contains.
 #[test]
 fn special_tokens_in_a_text_are_text_on_request() {

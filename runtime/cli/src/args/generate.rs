@@ -238,12 +238,20 @@ pub(crate) struct LogitsArgs {
     /// So many of the likeliest tokens.
     #[arg(long, value_name = "N", default_value = "10", value_parser = positive)]
     pub(crate) top: usize,
+    /// Write to this file which experts the prompt's tokens went to (safetensors).
+    #[arg(long, value_name = "FILE", conflicts_with = "replay_routes")]
+    pub(crate) record_routes: Option<PathBuf>,
+    /// Send the prompt's tokens to the experts in this file, weighted by the model's own routers.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay_routes: Option<PathBuf>,
 }
 
 const LOGITS_EXAMPLES: &str = "\
 Examples:
   moebius logits --model SmolLM2 --prompt 'The capital of France is'
-  moebius logits --model SmolLM2 --prompt 'The capital of France is' --device wgpu --top 100000 --json";
+  moebius logits --model SmolLM2 --prompt 'The capital of France is' --device wgpu --top 100000 --json
+  moebius logits --model OLMoE --prompt 'The sea was' --record-routes routes.safetensors
+  moebius logits --model OLMoE-tuned --prompt 'The sea was' --replay-routes routes.safetensors";
 
 /// `perplexity`.
 #[derive(Debug, Args)]

@@ -201,8 +201,8 @@ impl Model {
     ///
     /// A forward that records gradients sums in other orders, in norms on Flex and in attention on all other devices. So this computes each
     /// layer twice: by a step over a cache of its own, whose values go on to the next layer, and in the way of `forward`, along the experts of
-    /// the step, for the gradients; what a router balances its selection by moves once. Where no gradients are recorded it is the step alone. On XLA values agree to 1e-5, because its order of
-    /// summation depends on the program.
+    /// the step, for the gradients; what a router balances its selection by moves once. Where no gradients are recorded it is the step
+    /// alone. On XLA values agree to 1e-5, because its order of summation depends on the program.
     ///
     /// # Errors
     /// As [`forward`](Self::forward) and [`Cache::new`], whose cache has room for all tokens.
