@@ -1,7 +1,8 @@
 //! Language models: one [`decoder`] for all, and one [`Trainer`].
 //!
 //! For published models, [`families`] read the description of a model from a `config.json` or a GGUF file, [`load`] reads its weights, and
-//! [`save`] writes the model. [`DecoderConfig`] is a small mixture of experts that learns to continue a text, byte by byte.
+//! [`save`] writes the model. [`computation`] compares what a device computes, part by part, with a reference in f64. [`DecoderConfig`] is a
+//! small mixture of experts that learns to continue a text, byte by byte.
 //!
 //! [`TrainConfig`] configures a training, [`Subject`] is the model to train, and [`Checkpoint`] stores a training to resume it. Everything
 //! random is drawn on the host from the seed and the step, so all devices start from the same bits and see the same batches, and a resumed
@@ -25,6 +26,7 @@
 mod bytes;
 mod checkpoint;
 mod classifier;
+pub mod computation;
 mod config;
 pub mod decoder;
 mod error;

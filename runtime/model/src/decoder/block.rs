@@ -63,23 +63,30 @@ impl Block {
         })
     }
 
-    /// Computes the layer on x \[B · S, H\], and returns the experts that the tokens went to: those of `along`, if it is given.
+    /// Computes the layer on x \[B · S, H\], and returns the experts that the tokens went to.
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
         places: &Places,
         angles: &Angles,
-        cache: Option<LayerCache<'_>>,
-        along: Option<&ChosenExperts>,
+        given: LayerGiven<'_>,
     ) -> Result<(Tensor<2>, Option<Routing>), Error> {
+        let LayerGiven {
+            cache,
+            along,
+            mut states,
+        } = given;
         let before = normed(self.attention_norm.as_ref(), x.clone());
         let seen = self.mixed(before, places, angles, cache)?;
         let seen = normed(self.attention_out_norm.as_ref(), seen);
         let x = x + self.scaled(seen);
+        keep(states.as_deref_mut(), &x);
         let before = normed(self.feed_forward_norm.as_ref(), x.clone());
         let (y, routing) = self.feed_forward.forward(before, along)?;
         let y = normed(self.feed_forward_out_norm.as_ref(), y);
-        Ok((x + self.scaled(y), routing))
+        let x = x + self.scaled(y);
+        keep(states, &x);
+        Ok((x, routing))
     }
 
     /// Computes the layer's attention or convolution on x \[B · S, H\].
@@ -141,6 +148,25 @@ impl Block {
         } else {
             y * self.residual
         }
+    }
+}
+
+/// What a layer is given beside x and its places.
+pub(super) struct LayerGiven<'a> {
+    pub(super) cache: Option<LayerCache<'a>>,
+    /// Experts in place of those that the router would choose.
+    pub(super) along: Option<&'a ChosenExperts>,
+    /// Where x is kept after each of both parts.
+    pub(super) states: Option<&'a mut States>,
+}
+
+/// x \[B · S, H\] after the embedding and after both parts of each layer.
+pub(super) type States = Vec<Tensor<2>>;
+
+/// Adds a handle of x to the states, if they are kept. Without, x has no other handle, so that devices may write results in its place.
+pub(super) fn keep(states: Option<&mut States>, x: &Tensor<2>) {
+    if let Some(states) = states {
+        states.push(x.clone());
     }
 }
 

@@ -49,6 +49,7 @@ use moebius_ops::kv_cache::BLOCK;
 use tracing::trace_span;
 
 use crate::error::Error;
+use block::{LayerGiven, States, keep};
 use cache::NewTokens;
 use rope::{Angles, Places};
 use weights::Of;
@@ -104,8 +105,10 @@ struct Given<'a> {
     cache: Option<(&'a mut Cache, NewTokens)>,
     /// Experts in place of those that the routers would choose.
     routes: Option<&'a Routes>,
-    /// What makes, of x \[B · S, H\] after each layer, the x that the next layer gets.
-    after: Option<&'a mut (dyn FnMut(usize, Tensor<2>) -> Tensor<2> + Send)>,
+    /// Where x is kept: after the embedding, and after both parts of each layer.
+    states: Option<&'a mut States>,
+    /// States of another pass, whose values x has after each layer, with the gradients of this pass.
+    values: Option<&'a States>,
 }
 
 impl<'a> Given<'a> {
@@ -130,6 +133,16 @@ fn whole(tokens: &Tensor<2, Int>) -> Places {
 /// A tensor of the value `value` and the gradients of `y`, which must be finite: y − y is 0 then.
 fn with_value<const D: usize>(y: Tensor<D>, value: &Tensor<D>) -> Tensor<D> {
     y.clone() - y.detach() + value.clone()
+}
+
+/// Output of a forward pass that keeps what it computes on its way; all tensors stay on the device.
+#[derive(Clone, Debug)]
+pub struct WithStates {
+    /// x \[B · S, H\] of the embeddings, then of each layer after its attention or convolution and after its feed-forward part: 1 + 2 · layers
+    /// tensors, or none without tokens.
+    pub states: Vec<Tensor<2>>,
+    /// The pass's output.
+    pub logits: Logits,
 }
 
 impl Model {
@@ -180,6 +193,21 @@ impl Model {
         self.run(tokens, &places, Given::default())
     }
 
+    /// Does what [`forward`](Self::forward) does, and keeps x after each part, which takes the memory of 1 + 2 · layers tensors \[B · S, H\].
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn forward_with_states(&self, tokens: Tensor<2, Int>) -> Result<WithStates, Error> {
+        let mut states = Vec::new();
+        let places = whole(&tokens);
+        let given = Given {
+            states: Some(&mut states),
+            ..Given::default()
+        };
+        let logits = self.run(tokens, &places, given)?;
+        Ok(WithStates { states, logits })
+    }
+
     /// Does what [`forward`](Self::forward) does with the experts of `routes`, those of the B · S tokens one sequence after the other, in place
     /// of those that the routers would choose; their weights are computed anew, with gradients.
     ///
@@ -219,20 +247,15 @@ impl Model {
         let plain = tokens.clone().inner();
         let pages = Pages::paged(sequences, sequences * length.div_ceil(BLOCK), length)?;
         let cache = Cache::new(&self.spec, pages, format, &plain.device())?;
-        let (mut cache, mut values) = (cache.up_to(longest), Vec::new());
+        let (mut cache, mut states) = (cache.up_to(longest), States::new());
         let step = cache.extend(&vec![length; sequences])?;
         let places = Places {
             longest,
             ..whole(&tokens)
         };
-        let mut keep = |_: usize, x: Tensor<2>| {
-            values.push(x.clone());
-            x
-        };
         let given = Given {
-            cache: Some((&mut cache, step)),
-            after: Some(&mut keep),
-            ..Given::default()
+            states: Some(&mut states),
+            ..Given::cached(&mut cache, step)
         };
         let served = self.valid().run(plain, &places, given)?;
         if !self.embedding.val().is_autodiff() {
@@ -241,10 +264,9 @@ impl Model {
         let some = !served.routing.is_empty();
         let routes = some.then(|| Routes::read(&self.spec, &served.routing));
         let routes = routes.transpose()?;
-        let mut replace = |layer: usize, x| with_value(x, &values[layer]);
         let given = Given {
             routes: routes.as_ref(),
-            after: Some(&mut replace),
+            values: Some(&states),
             ..Given::default()
         };
         let trained = self.run(tokens, &places, given)?;
@@ -374,7 +396,7 @@ impl Model {
         Ok(Logits { logits, routing })
     }
 
-    /// Computes x \[B · S, H\] after the last layer, and returns the experts that the tokens went to.
+    /// Computes x \[B · S, H\] after the last layer, and returns the experts that the tokens went to. Adds x after each part to `states`.
     fn hidden(
         &self,
         tokens: Tensor<2, Int>,
@@ -387,15 +409,20 @@ impl Model {
         let ropes = layers.filter_map(|attention| attention.rope.as_ref());
         let angles = Angles::new(ropes, places, (&device, dtype));
         let mut x = self.placed(self.embed(tokens, dtype), places)?;
+        keep(given.states.as_deref_mut(), &x);
         let mut routing = Vec::new();
         for (number, block) in self.blocks.iter().enumerate() {
             let of_layer = given.cache.as_mut();
             let of_layer = of_layer.map(|(cache, new)| cache.layer(number, new));
-            let along = given.routes.and_then(|routes| routes.of(number));
-            let layer = || block.forward(x, places, &angles, of_layer, along);
+            let of_layer = LayerGiven {
+                cache: of_layer,
+                along: given.routes.and_then(|routes| routes.of(number)),
+                states: given.states.as_deref_mut(),
+            };
+            let layer = || block.forward(x, places, &angles, of_layer);
             let (y, chosen) = in_span(trace_span!("layer", number), &device, layer)?;
-            x = match &mut given.after {
-                Some(after) => after(number, y),
+            x = match given.values {
+                Some(states) => with_value(y, &states[2 * number + 2]),
                 None => y,
             };
             routing.extend(chosen);
