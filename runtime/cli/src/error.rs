@@ -38,6 +38,9 @@ pub(crate) enum CliError {
     /// A result of a benchmark can't be used for comparison or a chart.
     #[error(transparent)]
     Result(#[from] crate::results::ResultError),
+    /// A certificate can't be united with others.
+    #[error(transparent)]
+    Certificate(#[from] crate::certificate::CertificateError),
     /// The process can't be limited to the vector instructions asked for.
     #[error(transparent)]
     Simd(#[from] moebius_host::SimdError),

@@ -1,10 +1,11 @@
-//! The `moebius` command: devices, their diagnosis, case verification, kernel emission, benchmarks, training, upcycling, conversion, downloads,
-//! packages, generation, conversation, serving, perplexity.
+//! The `moebius` command: devices, their diagnosis, case verification, certificates, kernel emission, benchmarks, training, upcycling,
+//! conversion, downloads, packages, generation, conversation, serving, perplexity.
 
 mod answerer;
 mod args;
 mod bench;
 mod bundled;
+mod certificate;
 mod chart;
 mod chat;
 mod compare;
@@ -31,6 +32,7 @@ mod speculation;
 mod trace;
 mod train;
 mod trust;
+mod validate;
 mod verify;
 
 #[cfg(test)]
@@ -117,6 +119,7 @@ fn run_command(command: &Command, screen: &mut Screen) -> Result<Outcome, CliErr
         Command::Devices => devices::run(screen),
         Command::Doctor(args) => doctor::run(args, screen),
         Command::Verify(args) => verify::run(args, screen),
+        Command::Validate(args) => validate::run(args, screen),
         Command::Emit(args) => emit::run(args, screen),
         Command::Bench(args) => bench::run(args, screen),
         Command::Train(args) => train::run(args, screen),

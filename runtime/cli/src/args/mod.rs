@@ -7,6 +7,7 @@ mod generate;
 mod package;
 mod serve;
 mod train;
+mod validate;
 
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,9 @@ pub(crate) use generate::{
 pub(crate) use package::PackageArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use train::{TrainArgs, UpcycleArgs};
+pub(crate) use validate::{
+    AnswerArgs, Devices, ValidateArgs, ValidateCommand, ValidateCompareArgs, ValidateMergeArgs,
+};
 
 /// One kernel source, every accelerator: mixture of experts and FP8
 ///
@@ -129,6 +133,13 @@ pub(crate) enum Command {
     /// route, route_backward.
     #[command(verbatim_doc_comment)]
     Verify(VerifyArgs),
+    /// Show that devices give the same answer, or which part of a model is the first to differ
+    ///
+    /// Without a model, runs the bundled cases on each device. With one, compares what each device computes for a text, part by part, with
+    /// a reference in f64: embeddings, each layer's attention, router and experts, and the logits. The report is a certificate that can be
+    /// united with those of other machines.
+    #[command(verbatim_doc_comment)]
+    Validate(ValidateArgs),
     /// Write a kernel's source for a target; needs no device.
     Emit(EmitArgs),
     /// Measure, after checking the result.

@@ -1,5 +1,5 @@
-//! `bench chart`: draws speed over tokens from results that were measured before, as an SVG with lines over two logarithmic axes and
-//! the colours of a light or a dark page.
+//! `bench chart`: draws speed over tokens from results that were measured before; and the charts of certificates. An SVG with lines over
+//! a logarithmic axis upwards, and a logarithmic or an even one to the right, in the colours of a light or a dark page.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -99,6 +99,8 @@ fn chart(all: &[Stored]) -> Result<Chart, ResultError> {
     });
     Ok(Chart {
         title: title(&first.run),
+        names: [TOKENS, "tokens per second"],
+        even: false,
         series: series.collect(),
     })
 }
@@ -133,24 +135,29 @@ fn title(run: &RunOf) -> String {
     texts.join(" · ")
 }
 
-/// Content of a chart: tokens per second over tokens.
+/// Content of a chart.
 #[derive(Clone, Debug, PartialEq)]
-struct Chart {
-    title: String,
-    series: Vec<Series>,
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    /// What the axis to the right counts, and what the axis upwards does.
+    pub(crate) names: [&'static str; 2],
+    /// Whether the axis to the right is even instead of logarithmic.
+    pub(crate) even: bool,
+    pub(crate) series: Vec<Series>,
 }
 
 /// A line, with its entry in the legend.
 #[derive(Clone, Debug, PartialEq)]
-struct Series {
-    name: String,
-    /// Points (tokens, tokens per second), all positive, from left to right.
-    points: Vec<(f64, f64)>,
+pub(crate) struct Series {
+    pub(crate) name: String,
+    /// Points (right, up) from left to right, positive on logarithmic axes.
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// A logarithmic axis, which maps values to pixels.
+/// An axis, which maps values to pixels.
 #[derive(Clone, Copy)]
 struct Axis {
+    even: bool,
     low: f64,
     high: f64,
     from: f64,
@@ -159,30 +166,32 @@ struct Axis {
 
 impl Axis {
     /// An axis from the smallest of `values` to the largest; a single value lies in the middle.
-    fn around(values: impl Iterator<Item = f64>, [from, to]: [f64; 2]) -> Self {
+    fn around(values: impl Iterator<Item = f64>, even: bool, [from, to]: [f64; 2]) -> Self {
         let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
             (low.min(value), high.max(value))
         });
-        let (low, high) = if low < high {
-            (low, high)
-        } else {
-            (low / 2.0, low * 2.0)
+        let (low, high) = match (low < high, even) {
+            (true, _) => (low, high),
+            (false, true) => (low - 1.0, low + 1.0),
+            (false, false) => (low / 2.0, low * 2.0),
         };
+        let of = |value: f64| if even { value } else { value.ln() };
         Self {
-            low: low.ln(),
-            high: high.ln(),
+            even,
+            low: of(low),
+            high: of(high),
             from,
             to,
         }
     }
 
     fn at(self, value: f64) -> f64 {
-        let share = (value.ln() - self.low) / (self.high - self.low);
+        let value = if self.even { value } else { value.ln() };
+        let share = (value - self.low) / (self.high - self.low);
         self.from + share * (self.to - self.from)
     }
 
-    /// Values with a grid line: 1, 2 and 5 times each power of ten on the axis, or only the powers if there are more
-    /// than four.
+    /// Values of a logarithmic axis with a grid line: 1, 2 and 5 times each power of ten, or only the powers if there are more than four.
     fn ticks(self) -> Vec<f64> {
         let slack = 1e-9;
         let powers = |of: f64| ((of + slack) / std::f64::consts::LN_10).floor() as i32;
@@ -199,10 +208,11 @@ impl Axis {
 
 impl Chart {
     /// The text of the SVG file.
-    fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let height = LEGEND + ENTRY * self.series.len() as f64 + 12.0;
         let size = format!(r#"width="{WIDTH}" height="{height}""#);
         let title = escaped(&self.title);
+        let [wide, high] = self.names.map(escaped);
         let (middle, center) = ((TOP + BOTTOM) / 2.0, (LEFT + RIGHT) / 2.0);
         // A long title is squeezed into the width of the page.
         let fitted = match self.title.chars().count() {
@@ -217,7 +227,7 @@ impl Chart {
             format!(
                 r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {size} role="img" aria-labelledby="title">"#
             ),
-            format!(r#"<title id="title">tokens per second over tokens: {title}</title>"#),
+            format!(r#"<title id="title">{high} over {wide}: {title}</title>"#),
             format!(
                 "<style>{STYLE}{light}@media (prefers-color-scheme: dark){{{DARK}{dark}}}</style>"
             ),
@@ -227,11 +237,11 @@ impl Chart {
         let axes = self.axes();
         self.grid(axes, &mut out);
         out.push(format!(
-            r#"<text x="{center}" y="418" text-anchor="middle">tokens</text>"#
+            r#"<text x="{center}" y="418" text-anchor="middle">{wide}</text>"#
         ));
         let turned = format!(r#"transform="rotate(-90 18 {middle})""#);
         out.push(format!(
-            r#"<text x="18" y="{middle}" text-anchor="middle" {turned}>tokens per second</text>"#
+            r#"<text x="18" y="{middle}" text-anchor="middle" {turned}>{high}</text>"#
         ));
         for (index, series) in self.series.iter().enumerate() {
             series.line(index, axes, &mut out);
@@ -253,12 +263,20 @@ impl Chart {
     fn axes(&self) -> [Axis; 2] {
         let points = || self.series.iter().flat_map(|series| &series.points);
         [
-            Axis::around(points().map(|(x, _)| *x), [LEFT + 14.0, RIGHT - 14.0]),
-            Axis::around(points().map(|(_, y)| *y), [BOTTOM - 14.0, TOP + 14.0]),
+            Axis::around(
+                points().map(|(x, _)| *x),
+                self.even,
+                [LEFT + 14.0, RIGHT - 14.0],
+            ),
+            Axis::around(
+                points().map(|(_, y)| *y),
+                false,
+                [BOTTOM - 14.0, TOP + 14.0],
+            ),
         ]
     }
 
-    /// Grid lines and numbers of both axes; the numbers of tokens below are those that were measured.
+    /// Grid lines and numbers of both axes; the numbers below are those of points.
     fn grid(&self, [across, up]: [Axis; 2], out: &mut Vec<String>) {
         for value in up.ticks() {
             let (y, end, text) = (up.at(value), LEFT - 8.0, short(value));
@@ -330,8 +348,11 @@ fn mark(index: usize, (x, y): (f64, f64)) -> String {
     format!(r#"<path class="m{color}" d="M{x:.1} {y:.1}{path}"/>"#)
 }
 
-/// A number with at most two decimals, and a letter for thousands, millions or billions.
+/// A number with at most two decimals, and a letter for thousands, millions or billions; a small one as a power of ten.
 fn short(value: f64) -> String {
+    if value > 0.0 && value < 0.01 {
+        return format!("{value:.0e}");
+    }
     let (scaled, letter) = match value {
         v if v >= 1e9 => (v / 1e9, "G"),
         v if v >= 1e6 => (v / 1e6, "M"),
@@ -344,7 +365,7 @@ fn short(value: f64) -> String {
 }
 
 /// The text with all characters escaped that XML doesn't allow in text or attributes.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     // XML has no way to write most control characters, so each becomes a space.
     let text = text.replace(char::is_control, " ").replace('&', "&amp;");
     let text = text.replace('<', "&lt;").replace('>', "&gt;");

@@ -41,6 +41,8 @@ fn chart(lines: usize) -> Chart {
     });
     Chart {
         title: "x < y & 'z'\u{1}".to_owned(),
+        names: ["tokens", "tokens per second"],
+        even: false,
         series: series.collect(),
     }
 }
@@ -89,25 +91,36 @@ fn all_points_lie_inside_of_the_axes() {
             name: "a".to_owned(),
             points: points.clone(),
         }];
-        let [across, up] = Chart { series, ..chart(0) }.axes();
-        for (x, y) in points {
-            let (x, y) = (across.at(x), up.at(y));
-            assert!(
-                (LEFT..=RIGHT).contains(&x) && (TOP..=BOTTOM).contains(&y),
-                "{x} {y}"
-            );
+        for even in [false, true] {
+            let series = series.clone();
+            let chart = Chart {
+                series,
+                even,
+                ..chart(0)
+            };
+            let [across, up] = chart.axes();
+            for (x, y) in &points {
+                let (x, y) = (across.at(*x), up.at(*y));
+                assert!(
+                    (LEFT..=RIGHT).contains(&x) && (TOP..=BOTTOM).contains(&y),
+                    "{x} {y}"
+                );
+            }
         }
     }
 }
 
 #[test]
 fn ticks_are_round_and_few() {
-    let axis = |low: f64, high: f64| Axis::around([low, high].into_iter(), [0.0, 1.0]);
+    let axis = |low: f64, high: f64| Axis::around([low, high].into_iter(), false, [0.0, 1.0]);
     assert_eq!(axis(10.0, 210.0).ticks(), [10.0, 20.0, 50.0, 100.0, 200.0]);
     assert_eq!(axis(1.0, 1e6).ticks().len(), 7);
     assert_eq!(
         [short(512.0), short(4096.0), short(25_000.0)],
         ["512", "4096", "25k"]
     );
-    assert_eq!([short(1.5e6), short(0.5)], ["1.5M", "0.5"]);
+    assert_eq!(
+        [short(1.5e6), short(0.5), short(2e-7)],
+        ["1.5M", "0.5", "2e-7"]
+    );
 }

@@ -1,7 +1,8 @@
 //! Computations: what a decoder computes for a text, part by part, on a device or in f64, and how far two of them are apart.
 //!
-//! [`Computation::of`] reads what a model on a device computes, [`Computation::reference`] computes the same on the host, from the model's description and
-//! the values of its weights alone, and [`Distance::between`] compares the two, and [`parting`] names the first part that isn't near.
+//! [`Computation::of`] reads what a model on a device computes, and [`Computation::reference`] computes the same on the host, from the
+//! model's description and the values of its weights alone. [`Distance::between`] compares the two, and [`parting`] names the first part that
+//! isn't near.
 //!
 //! A token whose experts are a matter of rounding ([`Limits::tie`]) may get others on another device, and everything after depends on it:
 //! the layer's experts and all later parts are then compared for the tokens before it alone, which it can't reach, since attention is causal.

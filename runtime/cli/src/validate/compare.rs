@@ -1,0 +1,86 @@
+//! `validate compare`: where devices part from the first, without a reference.
+
+use anstyle::Style;
+use moebius_model::computation::{Computation, Distance, Limits, parting};
+use serde_json::json;
+
+use super::model::Work;
+use super::{named, pages};
+use crate::args::ValidateCompareArgs;
+use crate::error::CliError;
+use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
+
+/// Runs `moebius validate compare`.
+pub(super) fn run(args: &ValidateCompareArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let devices = named(&args.of.devices, screen)?;
+    let [first, others @ ..] = &devices[..] else {
+        return Err(CliError::usage("no device to compare", None));
+    };
+    if others.is_empty() {
+        let message = format!("expected two devices or more, got {first} alone");
+        return Err(CliError::usage(message, Some("--devices flex,wgpu")));
+    }
+    let (work, limits) = (Work::read(&args.of)?, Limits::default());
+    let want = work.compute(&moebius::open(first)?, screen)?.computation;
+    let (mut outcome, mut found) = (Outcome::Good, Vec::new());
+    for device in others {
+        let got = work.compute(&moebius::open(device)?, screen)?.computation;
+        let distances = Distance::between(&want, &got, limits)?;
+        let bits = first_bits(&want, &got, &distances);
+        if args.per_layer {
+            screen.heading(&format!("{device}, compared with {first}"))?;
+            table(&distances, limits).print(screen)?;
+        }
+        let part = parting(&distances, limits);
+        let bits_said = match &bits {
+            None => "all bits are equal".to_owned(),
+            Some(place) => format!("bits differ from {place} on"),
+        };
+        let judged = distances.last().map_or(0, |head| head.judged);
+        let (said, of) = match (part, judged) {
+            (Some(part), _) => (
+                format!("parts from {first} at {}", part.place()),
+                Outcome::Negative,
+            ),
+            (None, 0) => (
+                format!("can't be compared with {first}: ties of routers"),
+                Outcome::Incomplete,
+            ),
+            (None, _) => (format!("gives the answer of {first}"), Outcome::Good),
+        };
+        let style = if of == Outcome::Good { GOOD } else { BAD };
+        let said = screen.paint(style, &said);
+        screen.line(&format!("{device} {said}; {bits_said}"))?;
+        outcome = outcome.max(of);
+        found.push(json!({
+            "device": device,
+            "parting": part.map(Distance::place),
+            "bits_differ_from": bits,
+            "parts": distances,
+        }));
+    }
+    screen.object(&json!({ "first": first, "limits": limits, "others": found }))?;
+    Ok(outcome)
+}
+
+/// The first part whose bits differ.
+fn first_bits(want: &Computation, got: &Computation, distances: &[Distance]) -> Option<String> {
+    let bits = |values: &[f64]| -> Vec<u64> { values.iter().map(|x| x.to_bits()).collect() };
+    let mut pairs = want.parts.iter().zip(&got.parts).zip(distances);
+    let apart = pairs.find(|((want, got), _)| bits(&want.values) != bits(&got.values));
+    apart.map(|(_, distance)| distance.place())
+}
+
+/// A table of all parts.
+fn table(distances: &[Distance], limits: Limits) -> Table {
+    let mut table = Table::new("part | distance | ulps | judged | flips").right(&[1, 2, 3]);
+    for distance in distances {
+        let style = if distance.is_near(limits) {
+            Style::new()
+        } else {
+            BAD
+        };
+        table.row(pages::part(distance), style);
+    }
+    table
+}
