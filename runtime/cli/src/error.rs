@@ -20,6 +20,9 @@ pub(crate) enum CliError {
     /// The report has no JSON form.
     #[error("cannot write the report as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// clap can't read the command line, or was asked for help or the version.
+    #[error(transparent)]
+    Line(#[from] clap::Error),
     /// The command line does not make sense.
     #[error("{message}")]
     Usage {
@@ -142,6 +145,27 @@ impl CliError {
         };
         Some(hint.to_owned())
     }
+}
+
+/// What clap says of a line that it can't read, without its usage: the message, and its tips if there are any.
+pub(crate) fn explain(error: &clap::Error) -> (String, Option<String>) {
+    let text = error.to_string();
+    // clap's message is `error: …`, perhaps a list on lines of its own, perhaps `tip: …`, then `Usage: …`.
+    let body = text.split("Usage:").next().unwrap_or(&text);
+    let mut message = Vec::new();
+    let mut tips = Vec::new();
+    for line in body
+        .lines()
+        .map(str::trim)
+        .filter(|l| !l.is_empty() && !l.starts_with("For more information"))
+    {
+        match line.strip_prefix("tip: ") {
+            Some(tip) => tips.push(tip),
+            None => message.push(line.strip_prefix("error: ").unwrap_or(line)),
+        }
+    }
+    let hint = (!tips.is_empty()).then(|| tips.join("; "));
+    (message.join(" "), hint)
 }
 
 fn result_hint(error: &crate::results::ResultError) -> Option<&'static str> {

@@ -1,5 +1,6 @@
 //! The `moebius` command: devices, their diagnosis, case verification, certificates, kernel emission, benchmarks, training, upcycling,
-//! conversion, downloads, packages, generation, conversation, serving, perplexity.
+//! conversion, downloads, packages, generation, conversation, serving, perplexity, and the command's own configuration, completions and
+//! manual.
 
 mod answerer;
 mod args;
@@ -9,6 +10,7 @@ mod certificate;
 mod chart;
 mod chat;
 mod compare;
+mod config;
 mod convert;
 mod devices;
 mod doctor;
@@ -27,6 +29,7 @@ mod resolve;
 mod results;
 mod screen;
 mod serve;
+mod shell;
 mod signals;
 mod speculation;
 mod trace;
@@ -41,8 +44,8 @@ mod process_tests;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
+use clap::ColorChoice;
 use clap::error::ErrorKind;
-use clap::{ColorChoice, Parser};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -53,9 +56,9 @@ use trace::Trace;
 
 fn main() -> ExitCode {
     drivers::expect_no_display();
-    let cli = match Cli::try_parse() {
+    let cli = match config::parse(&std::env::args_os().collect::<Vec<_>>()) {
         Ok(cli) => cli,
-        Err(e) => return usage(&e),
+        Err(e) => return refused(e),
     };
     let (color, json) = (cli.color, cli.json);
     process::listen();
@@ -93,7 +96,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
     // Before anything else, so that a file that can't be written is an error before the work.
     let trace = cli.trace().map(Trace::begin).transpose()?;
     listen(command, trace.as_ref())?;
-    let outcome = run_command(command, screen);
+    let outcome = run_command(cli, command, screen);
     match trace {
         Some(trace) => trace.end(outcome, screen),
         None => outcome,
@@ -114,7 +117,7 @@ fn listen(command: &Command, trace: Option<&Trace>) -> Result<(), CliError> {
     begun.map_err(|error| CliError::usage(format!("the log can't be written: {error}"), None))
 }
 
-fn run_command(command: &Command, screen: &mut Screen) -> Result<Outcome, CliError> {
+fn run_command(cli: &Cli, command: &Command, screen: &mut Screen) -> Result<Outcome, CliError> {
     match command {
         Command::Devices => devices::run(screen),
         Command::Doctor(args) => doctor::run(args, screen),
@@ -132,37 +135,29 @@ fn run_command(command: &Command, screen: &mut Screen) -> Result<Outcome, CliErr
         Command::Serve(args) => serve::run(args, screen),
         Command::Logits(args) => generate::logits(args, screen),
         Command::Perplexity(args) => generate::perplexity(args, screen),
+        Command::Config(args) => config::run(cli, args, screen),
+        Command::Completions(args) => shell::completions(args, screen),
+        Command::Man(args) => shell::man(args, screen),
     }
 }
 
-/// Shows help and version on standard output; makes every other message of clap an `error:` and a `hint:`.
-fn usage(e: &clap::Error) -> ExitCode {
-    if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // A reader that closed the pipe has seen enough of the help.
-        let _ = e.print();
-        return ExitCode::SUCCESS;
-    }
-    let text = e.to_string();
-    // clap's message is `error: …`, perhaps a list on lines of its own, perhaps `tip: …`, then `Usage: …`.
-    let body = text.split("Usage:").next().unwrap_or(&text);
-    let mut message = Vec::new();
-    let mut tips = Vec::new();
-    for line in body
-        .lines()
-        .map(str::trim)
-        .filter(|l| !l.is_empty() && !l.starts_with("For more information"))
-    {
-        match line.strip_prefix("tip: ") {
-            Some(tip) => tips.push(tip),
-            None => message.push(line.strip_prefix("error: ").unwrap_or(line)),
+/// Reports why a line gave no command: help and version go to standard output, all else is an `error:` and a `hint:`.
+fn refused(error: CliError) -> ExitCode {
+    let error = match error {
+        CliError::Line(e)
+            if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
+            // A reader that closed the pipe has seen enough of the help.
+            let _ = e.print();
+            return ExitCode::SUCCESS;
         }
-    }
-    let hint = if tips.is_empty() {
-        "`moebius --help` shows what can be written".to_owned()
-    } else {
-        tips.join("; ")
+        CliError::Line(e) => {
+            let (message, tips) = error::explain(&e);
+            let usual = "`moebius --help` shows what can be written";
+            CliError::usage(message, Some(tips.as_deref().unwrap_or(usual)))
+        }
+        other => other,
     };
     let json = std::env::args_os().any(|a| a == OsStr::new("--json"));
-    let error = CliError::usage(message.join(" "), Some(&hint));
     report_error(&error, ColorChoice::Auto, json)
 }

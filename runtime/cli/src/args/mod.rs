@@ -2,6 +2,7 @@
 
 mod answering;
 mod bench;
+mod config;
 mod fetch;
 mod generate;
 mod package;
@@ -21,6 +22,7 @@ pub(crate) use answering::{EngineArgs, FormArgs, SpeculationArgs};
 pub(crate) use bench::{
     BenchArgs, BenchChartArgs, BenchCommand, BenchEngineArgs, BenchMoeArgs, How,
 };
+pub(crate) use config::{CompletionsArgs, ConfigArgs, ConfigCommand, ManArgs, Preset};
 pub(crate) use fetch::FetchArgs;
 pub(crate) use generate::{
     ChatArgs, DeviceArgs, GenerateArgs, LogitsArgs, ModelArgs, ModelPrecision, PerplexityArgs,
@@ -55,6 +57,18 @@ pub(crate) struct Cli {
         display_order = 91
     )]
     pub(crate) color: ColorChoice,
+    /// File of settings in TOML [default: MOEBIUS_CONFIG, else moebius.toml here, else the user's].
+    #[arg(long, global = true, value_name = "FILE", display_order = 92)]
+    pub(crate) config: Option<PathBuf>,
+    /// Settings for inference, training or development, where neither the line nor the environment nor the file has others.
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        hide_possible_values = true,
+        display_order = 93
+    )]
+    pub(crate) preset: Option<Preset>,
     /// Show all that the main job found: every device, every output of every case, every stage.
     #[arg(short, long)]
     pub(crate) verbose: bool,
@@ -202,6 +216,12 @@ pub(crate) enum Command {
     /// Perplexity is exp of the mean negative logarithm of each token's probability: of how many tokens alike the model would choose.
     #[command(verbatim_doc_comment)]
     Perplexity(PerplexityArgs),
+    /// Show the settings that flags, environment, file and preset add up to.
+    Config(ConfigArgs),
+    /// Write a shell's completions of this command.
+    Completions(CompletionsArgs),
+    /// Write manual pages, one for each command.
+    Man(ManArgs),
 }
 
 /// `doctor`.
