@@ -20,7 +20,8 @@ use etcetera::BaseStrategy;
 
 use crate::args::Cli;
 use crate::error::{CliError, explain};
-use settings::{Given, Sources, Variables, completed};
+use flags::{Place, keys, places};
+use settings::{Given, Sources, Variables, completed, variable_name};
 pub(crate) use show::run;
 
 /// Variable that names the file.
@@ -71,6 +72,16 @@ fn with_settings(line: &[OsString], variables: Variables<'_>) -> Result<Vec<OsSt
 
 fn variable(name: &str) -> Option<OsString> {
     env::var_os(name)
+}
+
+/// Whether `name` is the variable of a flag.
+pub(crate) fn is_variable(name: &str) -> bool {
+    let root = Cli::command();
+    places(&root).iter().any(|Place { path, .. }| {
+        let keys = keys(&root, path);
+        keys.iter()
+            .any(|(_, flag)| variable_name(path, flag.name) == name)
+    })
 }
 
 /// The file of settings.

@@ -231,7 +231,7 @@ impl<'a> Sources<'a> {
 }
 
 /// Name of the variable for a flag of the command at `path`.
-fn variable_name(path: &[&str], flag: &str) -> String {
+pub(super) fn variable_name(path: &[&str], flag: &str) -> String {
     let parts = path.iter().copied().chain([flag]);
     let name: Vec<String> = parts
         .map(|part| part.replace('-', "_").to_uppercase())

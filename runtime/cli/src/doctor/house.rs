@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
 use super::check::{Check, State};
+use crate::config;
 use crate::devices::bytes;
 use crate::hub;
 use crate::trust::Trust;
@@ -25,9 +26,11 @@ const CACHES: &str = if cfg!(target_os = "macos") {
     "XDG_CACHE_HOME"
 };
 
-/// The variables of ours that the command reads, and whether this build does; docs/environment.md says what they mean.
-const OURS: [(&str, bool); 6] = [
+/// The variables of ours that the command reads beside those of its flags, and whether this build does; docs/environment.md says what they
+/// mean.
+const OURS: [(&str, bool); 7] = [
     ("MOEBIUS_API_KEYS", true),
+    ("MOEBIUS_CONFIG", true),
     ("MOEBIUS_PJRT_CPU", cfg!(feature = "xla")),
     ("MOEBIUS_PJRT_CUDA", cfg!(feature = "xla")),
     ("MOEBIUS_PJRT_TPU", cfg!(feature = "xla")),
@@ -122,6 +125,7 @@ fn variables(names: impl Iterator<Item = String>) -> Check {
     let idle = |name: String| match OURS.iter().find(|(ours, _)| *ours == name) {
         Some((_, true)) => None,
         Some((_, false)) => Some(format!("{name} has no effect without the feature `xla`")),
+        None if config::is_variable(&name) => None,
         None => Some(format!("{name} is not read by the command")),
     };
     let ours = names.filter(|name| name.to_lowercase().starts_with("moebius_"));
@@ -131,7 +135,10 @@ fn variables(names: impl Iterator<Item = String>) -> Check {
     }
     idle.sort();
     let read: Vec<&str> = OURS.iter().map(|(name, _)| *name).collect();
-    let fix = format!("unset them, or write one of {}", read.join(", "));
+    let fix = format!(
+        "unset them, or write one of {}, or the variable of a flag",
+        read.join(", ")
+    );
     Check::new("variables", State::Warning, idle.join("; ")).with_fix(fix)
 }
 

@@ -24,6 +24,8 @@ fn the_variables_are_those_of_the_documentation() {
 fn a_variable_without_effect_is_named() {
     let check = |names: &[&str]| variables(names.iter().map(|name| (*name).to_owned()));
     assert_eq!(check(&["MOEBIUS_SIMD", "HOME"]).state, State::Ok);
+    let of_flags = ["MOEBIUS_SERVE_RUNNING", "MOEBIUS_DEVICE"];
+    assert_eq!(check(&of_flags).state, State::Ok);
     let wrong = check(&["MOEBIUS_SIMDD", "MOEBIUS_SIMD"]);
     assert_eq!(wrong.state, State::Warning);
     assert_eq!(wrong.found, "MOEBIUS_SIMDD is not read by the command");
