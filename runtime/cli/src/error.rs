@@ -83,6 +83,9 @@ pub(crate) enum CliError {
     /// A server could not start, or ended.
     #[error(transparent)]
     Serve(#[from] moebius_serve::ServeError),
+    /// A demo could not be run to its end.
+    #[error("{0}")]
+    Demo(String),
     /// Kernel emission failed.
     #[error("{0}")]
     Emit(String),

@@ -1,6 +1,6 @@
-//! The `moebius` command: devices, their diagnosis, case verification, certificates, kernel emission, benchmarks, training, upcycling,
-//! conversion, downloads, packages, generation, conversation, serving, perplexity, and the command's own configuration, completions and
-//! manual.
+//! The `moebius` command: devices, their diagnosis, demos, case verification, certificates, kernel emission, benchmarks, training,
+//! upcycling, conversion, downloads, packages, generation, conversation, serving, perplexity, and the command's own configuration,
+//! completions and manual.
 
 mod answerer;
 mod args;
@@ -12,6 +12,7 @@ mod chat;
 mod compare;
 mod config;
 mod convert;
+mod demo;
 mod devices;
 mod doctor;
 mod drivers;
@@ -121,6 +122,7 @@ fn run_command(cli: &Cli, command: &Command, screen: &mut Screen) -> Result<Outc
     match command {
         Command::Devices => devices::run(screen),
         Command::Doctor(args) => doctor::run(args, screen),
+        Command::Demo(args) => demo::run(args, screen),
         Command::Verify(args) => verify::run(args, screen),
         Command::Validate(args) => validate::run(args, screen),
         Command::Emit(args) => emit::run(args, screen),

@@ -57,6 +57,7 @@ fn help_and_version_are_results() {
     for line in [
         "--help",
         "doctor --help",
+        "demo --help",
         "verify --help",
         "validate --help",
         "validate merge --help",
@@ -83,6 +84,7 @@ fn help_and_version_are_results() {
 fn a_wrong_command_line_is_one_error_and_one_hint() {
     for line in [
         "verfy",
+        "demo whale",
         "verify",
         "verify x --device gpu7",
         "validate --devices gpu7",

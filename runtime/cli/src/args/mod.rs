@@ -118,6 +118,7 @@ Examples:
   moebius --device flex --json                 the same on plain Rust, as JSON
   moebius devices                              what can be used here, and why the rest cannot
   moebius doctor                               whether it works, and what to do about what doesn't
+  moebius demo moe_layer                       one of ten demos; `moebius demo` lists them
   moebius verify my.safetensors --device cpu   check a device against another implementation
   moebius bench moe --hidden 1024 --gated      one benchmark
 
@@ -138,6 +139,11 @@ pub(crate) enum Command {
     /// nothing else. Then come the folders of caches, the terminal and the variables of the environment.
     #[command(verbatim_doc_comment)]
     Doctor(DoctorArgs),
+    /// Run a demo, which shows one thing and says whether it holds; without a name, list them
+    ///
+    /// Each is a short program, too: `cargo run --example NAME` in the sources.
+    #[command(verbatim_doc_comment)]
+    Demo(DemoArgs),
     /// Run case files on a device and compare with the outputs they expect
     ///
     /// A case file is a safetensors file with the metadata `op`, `params` (JSON) and `tol` (JSON),
@@ -244,6 +250,26 @@ Examples:
 
 Exit codes: 0 a device works and nothing is broken, 1 no device works or something that is installed doesn't,
 2 an error. What is missing breaks nothing.";
+
+/// `demo`.
+#[derive(Debug, Args)]
+#[command(after_help = DEMO_EXAMPLES)]
+pub(crate) struct DemoArgs {
+    /// Demo to run; without one all are listed.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
+    #[arg(long, value_name = "D", default_value = "auto")]
+    pub(crate) device: Device,
+}
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  moebius demo
+  moebius demo moe_layer
+  moebius demo attention_rules --device cpu --json
+
+Exit codes: 0 what the demo shows holds, 1 it doesn't, 2 an error.";
 
 /// `verify`.
 #[derive(Debug, Args)]

@@ -1,0 +1,88 @@
+//! Tests of `moebius demo`: examples, demos and the book's page are the same ten, each holds, and an error is found.
+#![cfg(feature = "flex")]
+#![allow(
+    clippy::expect_used,
+    reason = "a test that cannot set itself up has failed"
+)]
+
+#[path = "../examples/moe_layer.rs"]
+#[allow(dead_code, reason = "the test calls parts of the program")]
+mod moe_layer;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use burn::tensor::Tensor;
+use moebius::moe::MoeWeights;
+use serde_json::Value;
+
+/// Exit status and object of `moebius demo` with the arguments in `line`, which have no spaces.
+fn demo(line: &str) -> (Option<i32>, Value) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    command.args(["demo", "--json"]);
+    command.args(line.split_whitespace());
+    let output = command.output().expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let object = serde_json::from_slice(&output.stdout).expect(&said);
+    (output.status.code(), object)
+}
+
+/// The names of all demos, as the command lists them.
+fn names() -> Vec<String> {
+    let (code, listed) = demo("");
+    assert_eq!(code, Some(0), "{listed}");
+    let demos = listed["demos"].as_array().expect("a list").iter();
+    let names = demos.map(|demo| demo["demo"].as_str().expect("a name").to_owned());
+    names.collect()
+}
+
+#[test]
+fn each_example_is_a_demo_and_has_a_section() {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = fs::read_dir(package.join("examples")).expect("a folder");
+    let files = files.map(|file| file.expect("a file").path().with_extension(""));
+    let stems = files.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    let mut examples: Vec<String> = stems.collect();
+    examples.sort();
+    let listed = names();
+    let mut demos = listed.clone();
+    demos.sort();
+    assert_eq!(demos, examples);
+    let page = fs::read_to_string(package.join("../../docs/demos.md")).expect("a page");
+    let included = page.lines().filter_map(|line| {
+        let path = line.strip_prefix("{{#include ../runtime/cli/examples/");
+        path?.strip_suffix(".rs}}")
+    });
+    assert_eq!(included.collect::<Vec<_>>(), listed);
+}
+
+#[test]
+fn every_demo_holds() {
+    for name in names() {
+        let (code, found) = demo(&format!("{name} --device flex"));
+        assert_eq!((code, &found["holds"]), (Some(0), &true.into()), "{found}");
+        assert_eq!(found["device"], "flex");
+        for text in ["figures", "fact"] {
+            let text = found[text].as_str();
+            assert!(text.is_some_and(|text| !text.is_empty()), "{found}");
+        }
+    }
+}
+
+#[test]
+fn a_demo_finds_a_weight_that_is_wrong() {
+    let device = moebius::open(&moebius::Device::Flex).expect("flex");
+    let layer = moe_layer::config().init(&device).expect("a layer");
+    let x = Tensor::<2>::ones([4, layer.config().hidden], &device);
+    let holds = |weights: &MoeWeights| {
+        let fused = layer.forward(x.clone()).expect("an output");
+        let compared = moe_layer::compare(fused, weights, x.clone());
+        compared.expect("a comparison").2
+    };
+    let mut weights = layer.weights().expect("weights");
+    assert!(holds(&weights));
+    // By one part in a thousand.
+    weights.w_out = weights.w_out * 1.001;
+    assert!(!holds(&weights));
+}
