@@ -136,6 +136,7 @@ fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
         devices,
         dtype: ModelPrecision::F32,
         expert_cache: None,
+        memory_margin: EngineOptions::MARGIN,
     };
     let room = EngineOptions::for_one(ids.len() + TOKENS);
     let options = EngineArgs::at(place);

@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use moebius_device::{Device, Work};
 use moebius_engine::{Constraint, Ended, Engine, EngineOptions, Event, Generation};
 use moebius_grammar::{Grammars, Part};
-use moebius_model::decoder::Model;
+use moebius_model::decoder::{CacheMemory, Model};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 use moebius_model::{ExpertLoad, LayerTokens};
 use moebius_text::{Chat, ChatTemplate, Files, Message, StopStrings, TextStream, Tokenizer};
@@ -114,8 +114,8 @@ pub(crate) struct Ready {
     pub(crate) load_s: f64,
 }
 
-/// Chooses the device, opens it and loads the model, after a check that the device has memory for the weights and for the first pages of an
-/// engine's cache.
+/// Chooses the device, opens it and loads the model, after a check that the device has memory for the weights, and for the first pages and a
+/// step of an engine.
 pub(crate) fn ready(
     files: &ModelFiles,
     place: &PlaceArgs,
@@ -133,8 +133,8 @@ pub(crate) fn ready(
     })
 }
 
-/// Chooses and opens the device, and checks that it has memory for the weights and for the first pages of an engine's cache. Returns how the
-/// weights are to be loaded, too.
+/// Chooses and opens the device, and checks that it has memory for the weights, and for the first pages and a step of an engine, with the asked
+/// margin. Returns how the weights are to be loaded, too.
 pub(crate) fn opened(
     files: &ModelFiles,
     place: &PlaceArgs,
@@ -144,13 +144,16 @@ pub(crate) fn opened(
     if place.expert_cache.is_some() {
         check_experts("--expert-cache", files)?;
     }
-    let cache = room.map(|room| room.memory(files.spec())).transpose()?;
+    let memory = match room {
+        Some(room) => room.memory(files.spec())?,
+        None => CacheMemory::default().with_margin(place.memory_margin),
+    };
     let (name, device) = open_for(Work::Tokens, place.devices, screen)?;
     let options = LoadOptions {
         expert_cache: place.expert_cache,
         ..options(place.dtype)
     };
-    files.check_memory(&device, options, cache.unwrap_or_default())?;
+    files.check_memory(&device, options, memory)?;
     Ok((name, device, options))
 }
 

@@ -97,6 +97,25 @@ fn room_for_many_tokens_takes_no_memory() {
     assert_refused(&refused, "tokens of a cache: expected at most");
 }
 
+/// A margin that no machine has is refused before anything is loaded; none at all lets everything be tried that may fit.
+#[test]
+fn memory_is_asked_for_with_a_margin() {
+    let folder = model();
+    let more = ["--prompt", "w3", "--max-tokens", "1", "--memory-margin"];
+    let tried = |margin: &str| generate(folder.path(), &[&more[..], &[margin]].concat());
+    let most = u32::MAX.to_string();
+    assert_refused(&tried(&most), "memory for weights and cache: expected");
+    assert_refused(&tried(&most), "--memory-margin 0");
+    assert_refused(&tried("few"), "--memory-margin");
+    assert_eq!(tried("0").status.code(), Some(0));
+    let refused = run(
+        "logits",
+        folder.path(),
+        &["--prompt", "w3", "--memory-margin", &most],
+    );
+    assert_refused(&refused, "memory for weights and cache: expected");
+}
+
 #[test]
 fn draws_follow_their_seed() {
     let folder = model();

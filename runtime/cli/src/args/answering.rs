@@ -73,10 +73,11 @@ impl EngineArgs {
         }
     }
 
-    /// These options of an engine, with the asked format of its cache.
+    /// These options of an engine, with the asked format of its cache and margin of memory.
     pub(crate) fn room(&self, options: EngineOptions) -> EngineOptions {
         EngineOptions {
             format: self.kv_cache_dtype.format(self.place.dtype),
+            margin: self.place.memory_margin,
             ..options
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use moebius_benches::options::{Named, named, positive};
 use moebius_device::{Device, Placement};
-use moebius_engine::{Sampling, SamplingOptions};
+use moebius_engine::{EngineOptions, Sampling, SamplingOptions};
 
 use super::{EngineArgs, FormArgs, TraceArgs};
 use crate::error::CliError;
@@ -97,6 +97,10 @@ pub(crate) struct PlaceArgs {
     /// the rest of the model is on the device.
     #[arg(long, value_name = "BYTES", value_parser = byte_count, conflicts_with = "placement")]
     pub(crate) expert_cache: Option<u64>,
+    /// Load the model only if so many percent more memory is free than is counted for its weights, the first tokens and a step; 0 counts no
+    /// step. Devices that don't tell what is free are not asked.
+    #[arg(long, value_name = "PERCENT", default_value_t = EngineOptions::MARGIN)]
+    pub(crate) memory_margin: u32,
 }
 
 /// The number of bytes that a text names: a whole number, with KiB, MiB, GiB or TiB behind it where it isn't of bytes.

@@ -50,6 +50,7 @@ fn a_check_of_a_package_takes_no_option_of_the_measurement() {
         "--place experts=2",
         "--dtype f32",
         "--expert-cache 1GiB",
+        "--memory-margin 20",
         "--streams 8",
         "--prompt 32",
         "--tokens 32",

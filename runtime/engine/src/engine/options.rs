@@ -23,15 +23,22 @@ pub struct EngineOptions {
     /// Number of pages that the cache has from the start, at least one and at most [`Limits::pages`]. The cache doubles where tokens need
     /// more, up to these, as far as the device has memory.
     pub reserve: usize,
+    /// Percent of what [`Self::memory`] counts that must be free beyond it before a model is loaded, because a step's memory is an estimate and
+    /// others use the device, too. 0 leaves the step out as well: weights and first pages alone must fit then.
+    pub margin: u32,
 }
 
 impl EngineOptions {
+    /// Default of [`Self::margin`].
+    pub const MARGIN: u32 = 20;
+
     /// Options with these limits; keys and values are stored in f32, and the cache begins with room for 1024 tokens.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
             format: CacheFormat::F32,
             reserve: FIRST_PAGES,
+            margin: Self::MARGIN,
         }
     }
 
@@ -48,8 +55,8 @@ impl EngineOptions {
         }
     }
 
-    /// The memory that the cache takes at the start, for a check before a model's weights are loaded
-    /// ([`ModelFiles::check_memory`](moebius_model::load::ModelFiles::check_memory)).
+    /// The memory that the cache takes at the start and a step as large as the limits allow, with the margin, for a check before a model's
+    /// weights are loaded ([`ModelFiles::check_memory`](moebius_model::load::ModelFiles::check_memory)).
     ///
     /// # Errors
     /// [`EngineError::Unfit`] for invalid limits, and [`EngineError::Model`] for more tokens than a cache can have on any device.
@@ -57,7 +64,20 @@ impl EngineOptions {
         CacheMemory::new(spec, [self.limits.pages, PAGE], self.format)?;
         self.limits.check()?;
         spec.check_cached(self.limits.longest)?;
-        Ok(CacheMemory::new(spec, [self.first(), PAGE], self.format)?)
+        let first = CacheMemory::new(spec, [self.first(), PAGE], self.format)?;
+        if self.margin == 0 {
+            return Ok(first);
+        }
+        // No step has more tokens than the cache may get.
+        let Limits {
+            pages,
+            batch_tokens,
+            running,
+            ..
+        } = self.limits;
+        let tokens = batch_tokens.min(pages.saturating_mul(PAGE));
+        let with_step = first.with_step(spec, tokens, running.min(tokens));
+        Ok(with_step.with_margin(self.margin))
     }
 
     /// Number of pages that the cache has from the start.

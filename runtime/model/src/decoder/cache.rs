@@ -7,7 +7,7 @@ use moebius_ops::kv_cache::{BLOCK, Layout};
 use moebius_weights::Unfit;
 
 use super::convolution::{ConvolutionCache, Ends, LastValues, Turns};
-use super::spec::{AttentionSpec, CacheScales, Mixer, ModelSpec, check_chunk};
+use super::spec::{AttentionSpec, CacheScales, LayerSpec, Mixer, ModelSpec, check_chunk};
 use crate::error::{Error, NoRoom};
 
 /// Multiple that the width of a head in a cache is padded to.
@@ -242,7 +242,8 @@ impl Cache {
     }
 }
 
-/// The memory that a cache takes, from a model's description alone: a device is asked for it before anything is made.
+/// The memory that a cache takes, from a model's description alone: a device is asked for it before anything is made. A step and a margin are
+/// counted where a caller adds them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheMemory {
     /// Number of pages.
@@ -253,6 +254,10 @@ pub struct CacheMemory {
     all: u64,
     /// Bytes of a page in the layer in which it has the most.
     largest: u64,
+    /// Bytes of the values that a step computes.
+    step: u64,
+    /// Percent of the needed bytes that must be free beyond them.
+    margin: u32,
 }
 
 impl CacheMemory {
@@ -298,7 +303,30 @@ impl CacheMemory {
             page: page as u64,
             all,
             largest,
+            step: 0,
+            margin: 0,
         })
+    }
+
+    /// This memory, with that of a step over `tokens` tokens, of which `rows` get logits: an estimate, for values in f32. Layers compute one
+    /// after another in the same memory, so that the one with the most values for a token counts.
+    #[must_use]
+    pub fn with_step(self, spec: &ModelSpec, tokens: usize, rows: usize) -> Self {
+        let of_layer = |layer: &LayerSpec| layer.values(spec.hidden) as u64;
+        let of_token = spec.layers.iter().map(of_layer).max().unwrap_or(0);
+        let hidden = (tokens as u64).saturating_mul(of_token);
+        let logits = (rows as u64).saturating_mul(spec.vocabulary as u64);
+        let step = hidden.saturating_add(logits).saturating_mul(4);
+        Self { step, ..self }
+    }
+
+    /// This memory, for a check that wants so many percent more to be free than what it counts.
+    #[must_use]
+    pub fn with_margin(self, percent: u32) -> Self {
+        Self {
+            margin: percent,
+            ..self
+        }
     }
 
     /// Checks that a device has memory for this cache and `beside` bytes more, where `now` of the pages are there already.
@@ -317,21 +345,30 @@ impl CacheMemory {
                 });
             }
         }
-        let fits = || match moebius::memory_free(device) {
-            Some(free) => self.check_within(free, now, beside),
-            None => Ok(()),
-        };
-        // What a device's pools keep without use counts as taken until they give it back.
-        fits().or_else(|refused| match moebius::release_memory(device) {
-            Ok(()) => fits(),
-            Err(_) => Err(refused),
-        })
+        let release = || moebius::release_memory(device).is_ok();
+        self.check_free([now, beside], || moebius::memory_free(device), release)
     }
 
-    /// Checks that this cache and `beside` bytes more fit into `free` bytes, where `now` of the pages are there already. While a layer's
-    /// pool is made, zeros and the pool before exist beside it, at most twice its bytes.
+    /// As [`Self::check`], with what `free` tells. Before memory is refused, `release` makes a device's pools give back what they keep without
+    /// use, which counts as taken until then.
+    fn check_free(
+        &self,
+        [now, beside]: [u64; 2],
+        free: impl Fn() -> Option<u64>,
+        release: impl FnOnce() -> bool,
+    ) -> Result<(), NoRoom> {
+        let fits = || free().map_or(Ok(()), |free| self.check_within(free, now, beside));
+        fits().or_else(|refused| if release() { fits() } else { Err(refused) })
+    }
+
+    /// Checks that this cache, a step, `beside` bytes more and the margin fit into `free` bytes, where `now` of the pages are there already.
+    /// While a layer's pool is made, zeros and the pool before exist beside it, at most twice its bytes. The margin takes no tokens away from
+    /// those that would fit.
     fn check_within(&self, free: u64, now: u64, beside: u64) -> Result<(), NoRoom> {
+        let beside = beside.saturating_add(self.step);
         let needed = self.needed(now).saturating_add(beside);
+        let margin = u128::from(needed) * u128::from(self.margin) / 100;
+        let needed = needed.saturating_add(u64::try_from(margin).unwrap_or(u64::MAX));
         if needed <= free {
             return Ok(());
         }

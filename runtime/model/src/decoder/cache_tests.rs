@@ -1,4 +1,9 @@
+use std::cell::Cell;
+
+use moebius::moe::{MoeConfig, SharedExpertConfig};
+
 use super::*;
+use crate::decoder::FeedForwardSpec;
 
 /// Two layers with two heads of keys and values: 12 elements, kept as 16, and 24.
 fn memory(pages: usize, format: CacheFormat) -> CacheMemory {
@@ -13,6 +18,7 @@ fn memory(pages: usize, format: CacheFormat) -> CacheMemory {
         page: 16,
         all: narrow + wide,
         largest: wide,
+        ..CacheMemory::default()
     }
 }
 
@@ -69,4 +75,68 @@ fn what_is_free_must_hold_the_pages_and_their_making() {
     let said = "memory for weights and cache: expected at most the 9 bytes that the device has for them, got 10 bytes that are needed; \
                 0 tokens would fit";
     assert_eq!(error.to_string(), said);
+}
+
+#[test]
+fn a_step_and_a_margin_must_fit_beside_the_pages() {
+    let mut spec = spec();
+    spec.hidden = 8;
+    for (layer, inter) in spec.layers.iter_mut().zip([10, 7]) {
+        layer.attention_mut().unwrap().heads = 4;
+        layer.feed_forward = FeedForwardSpec::Dense(MoeConfig::new(8, inter, 1));
+    }
+    // Of a token, the second layer has the most values: (4 + 2) · (24 + 24) of heads, and 3 · 7 of its network.
+    let step = 4 * (5 * (6 * 8 + 288 + 21) + 2 * spec.vocabulary as u64);
+    let memory = memory(4, CacheFormat::F32).with_step(&spec, 5, 2);
+    let counted = 4 * (10_240 + 2 * 6144) + step + 1000;
+    assert_eq!(memory.check_within(counted, 0, 1000), Ok(()));
+    let error = memory.check_within(counted - 1, 0, 1000).unwrap_err();
+    assert_eq!((error.needed, error.tokens), (counted, 3 * 16));
+    // The margin is needed, too, and takes no page away.
+    let wide = memory.with_margin(20);
+    let needed = counted + counted / 5;
+    assert_eq!(wide.check_within(needed, 0, 1000), Ok(()));
+    let error = wide.check_within(needed - 1, 0, 1000).unwrap_err();
+    assert_eq!((error.needed, error.free), (needed, needed - 1));
+    assert_eq!(wide.check_within(counted, 0, 1000).unwrap_err().tokens, 64);
+    let most = wide.with_margin(u32::MAX).with_step(&spec, usize::MAX, 1);
+    assert_eq!(most.check_within(9, 0, 0).unwrap_err().needed, u64::MAX);
+}
+
+/// The experts that a token goes through count, not those that there are, and a shared one with them.
+#[test]
+fn a_step_goes_through_the_chosen_experts() {
+    let mut spec = spec();
+    let layer = &mut spec.layers[0];
+    layer.attention_mut().unwrap().heads = 4;
+    // Two of 16.
+    let experts = MoeConfig::new(8, 10, 16);
+    layer.feed_forward = FeedForwardSpec::Experts(experts);
+    let chosen = 48 + (4 + 2) * 24 + 2 * (30 + 16);
+    assert_eq!(layer.values(8), chosen);
+    let with_shared = experts.with_shared(Some(SharedExpertConfig::new(5)));
+    layer.feed_forward = FeedForwardSpec::Experts(with_shared);
+    assert_eq!(layer.values(8), chosen + 15);
+}
+
+#[test]
+fn pools_give_back_what_they_keep_before_memory_is_refused() {
+    let memory = memory(4, CacheFormat::F32);
+    let enough = 4 * (10_240 + 2 * 6144);
+    let free = Cell::new(enough - 1);
+    let check = |more: u64, works: bool| {
+        let release = || {
+            free.set(free.get() + more);
+            works
+        };
+        memory.check_free([0, 0], || Some(free.get()), release)
+    };
+    assert_eq!(check(0, true).unwrap_err().free, enough - 1);
+    assert_eq!(check(0, false).unwrap_err().free, enough - 1);
+    assert_eq!(check(1, true), Ok(()));
+    // Where enough is free, or nothing tells, nothing is given back.
+    for free in [Some(enough), None] {
+        let found = memory.check_free([0, 0], || free, || unreachable!());
+        assert_eq!(found, Ok(()));
+    }
 }

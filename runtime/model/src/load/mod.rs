@@ -285,8 +285,9 @@ impl ModelFiles {
         FileValues(self)
     }
 
-    /// Checks that a device has memory for the weights, loaded by `options`, and for `cache` beside them, and that it can divide the experts
-    /// if it is several devices. Reads no weights.
+    /// Checks that a device has memory for the weights, loaded by `options`, and beside them for `cache` with its step and margin, and that it
+    /// can divide the experts if it is several devices. Reads no weights. Before memory is refused, the device's pools give back what they keep
+    /// without use.
     ///
     /// # Errors
     /// [`Error::NoRoom`] for more bytes than are free; a device that doesn't tell how many are ([`moebius::memory_free`]) passes.
