@@ -4,7 +4,7 @@ use crate::Error;
 use crate::check::element;
 use burn::backend::DispatchDevice;
 use burn::tensor::DType;
-use moebius_device::{Capability, Device, Found, Opened, Placement};
+use moebius_device::{Capability, Device, Found, MemoryUse, Opened, Placement};
 use moebius_ops::Fault;
 use moebius_shaders::{DeviceElement, Unsupported};
 use std::sync::Arc;
@@ -234,7 +234,32 @@ pub(crate) fn is_flex(device: &burn::tensor::Device) -> bool {
 /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
 pub fn memory_in_use(device: &burn::tensor::Device) -> Result<Option<u64>, Error> {
     device.sync().map_err(Error::device)?;
-    Ok(bytes_in_use(device))
+    Ok(pools(device).map(|pools| pools.in_use))
+}
+
+/// What a device tells of its memory, each in bytes; `None` where nothing tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Memory {
+    /// Bytes that can still be allocated ([`memory_free`]). What the pools keep for reuse counts as taken.
+    pub free: Option<u64>,
+    /// Bytes of live buffers, as the device's allocator counts them; `None` on a device without pools of CubeCL (`flex`, XLA).
+    pub in_use: Option<u64>,
+    /// Bytes that the pools have taken from the device: live buffers, their padding, and pages kept for reuse.
+    pub reserved: Option<u64>,
+}
+
+/// Returns what a device tells of its memory after all work is done.
+///
+/// # Errors
+/// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
+pub fn memory(device: &burn::tensor::Device) -> Result<Memory, Error> {
+    device.sync().map_err(Error::device)?;
+    let pools = pools(device);
+    Ok(Memory {
+        free: memory_free(device),
+        in_use: pools.map(|pools| pools.in_use),
+        reserved: pools.map(|pools| pools.reserved),
+    })
 }
 
 /// Does what [`memory_in_use`] does for a caller that can't block, such as a browser: counts after all work that the calling thread has put
@@ -250,16 +275,14 @@ pub async fn memory_in_use_async(device: &burn::tensor::Device) -> Result<Option
         let client = cube.client();
         client.sync().await.map_err(Error::device)?;
     }
-    Ok(bytes_in_use(device))
+    Ok(pools(device).map(|pools| pools.in_use))
 }
 
-fn bytes_in_use(device: &burn::tensor::Device) -> Option<u64> {
+/// What the pools of a device hold; `None` on a device without any.
+fn pools(device: &burn::tensor::Device) -> Option<MemoryUse> {
     match device.clone().inner().as_dispatch() {
         #[cfg(feature = "cube")]
-        DispatchDevice::Cube(cube) => {
-            let memory = moebius_device::memory_in_use(&cube.client());
-            Some(memory.in_use)
-        }
+        DispatchDevice::Cube(cube) => Some(moebius_device::memory_in_use(&cube.client())),
         #[allow(
             unreachable_patterns,
             reason = "without the features of other backends there are none"

@@ -57,8 +57,9 @@ mod spans;
 mod xla;
 
 pub use device::{
-    check_dtype, check_experts, discover, discover_on, keep_pace, largest_buffer, memory_free,
-    memory_in_use, memory_in_use_async, on, on_workers, open, open_placed, release_memory,
+    Memory, check_dtype, check_experts, discover, discover_on, keep_pace, largest_buffer, memory,
+    memory_free, memory_in_use, memory_in_use_async, on, on_workers, open, open_placed,
+    release_memory,
 };
 pub use error::{Error, ErrorKind};
 pub use large_pages::in_large_pages;

@@ -8,7 +8,7 @@ use moebius::moe::{
     Activation, Capacity, Experts, FeedForwardBlock, GlamConfig, MoeConfig, MoeLayer, MoeWeights,
     RouteConfig, Variant,
 };
-use moebius::{Device, Error, ErrorKind, memory_in_use_async};
+use moebius::{Device, Error, ErrorKind, memory, memory_free, memory_in_use_async};
 use moebius_device::memory_in_use;
 use moebius_ops::{Element, HostTensor, Operation, experts, routing};
 use moebius_tests::data::Rng;
@@ -181,7 +181,8 @@ pub(crate) fn independent_of_the_batch(target: &Target) {
 pub(crate) fn device_memory(target: &Target) -> Outcome {
     let awaited = || block_on(memory_in_use_async(&target.burn())).unwrap();
     let Some(client) = target.client() else {
-        assert_eq!(awaited(), None);
+        let told = memory(&target.burn()).unwrap();
+        assert_eq!([awaited(), told.in_use, told.reserved], [None; 3]);
         return Outcome::Unsupported("no device allocator".into());
     };
     client.memory_cleanup().unwrap();
@@ -192,7 +193,12 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
     let out = fixture.layer.forward(x).unwrap();
     target.burn().sync().unwrap();
     let held = memory_in_use(&client).reserved - before;
-    assert_eq!(awaited(), Some(memory_in_use(&client).in_use));
+    let told = memory(&target.burn()).unwrap();
+    let pools = memory_in_use(&client);
+    assert_eq!([awaited(), told.in_use], [Some(pools.in_use); 2]);
+    assert_eq!(told.reserved, Some(pools.reserved));
+    let tells = memory_free(&target.burn()).is_some();
+    assert_eq!(told.free.is_some(), tells);
     let plan = fixture
         .layer
         .plan(tokens, DType::F32, &target.burn())
