@@ -145,6 +145,7 @@ fn wanted(name: &str, target: &Target) -> bool {
             "masks",
             "dropout_repeats",
             "own_rule",
+            "weights",
         ];
         let case = name.split("::").nth(1).unwrap_or_default();
         let compared_elsewhere = match family {

@@ -136,7 +136,7 @@ pub const ATTENTION: &[Case] = cases! {
         independent_of_the_batch, repeats_bit_for_bit, parts, tiles, tiles_f16 = half_tiles(Element::F16),
         tiles_bf16 = half_tiles(Element::Bf16), visits, views, f16 = halves(Element::F16),
         bf16 = halves(Element::Bf16), dropout, dropout_f16, masks, dropout_repeats, own_rule,
-        own_rule_agrees, matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16);
+        own_rule_agrees, weights, weights_f16, matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16);
 };
 
 /// Cases of attention over a key-value cache.

@@ -108,6 +108,22 @@ impl Attention {
         let joined = o.swap_dims(1, 2).reshape([b, s, heads * width]);
         Ok(self.output.forward(joined))
     }
+
+    /// Computes the attention weights \[B, n_heads, Sq, Skv\] of queries \[B, Sq, d_model\] to keys \[B, Skv, d_model\], as
+    /// [`Attend::weights`] does of their heads: PyTorch's `need_weights`, without the mean over heads (`mean_dim(1)`). Dropped are weights
+    /// that `attend` drops, and none by the layer's own dropout, which draws anew in each pass.
+    ///
+    /// # Errors
+    /// As [`Attention::forward_cross`] and [`Attend::weights`].
+    pub fn weights(
+        &self,
+        [query, key]: [Tensor<3>; 2],
+        attend: &Attend,
+    ) -> Result<Tensor<4>, Error> {
+        let q = heads("query", &self.query, query, self.n_heads)?;
+        let k = heads("key", &self.key, key, self.n_kv_heads)?;
+        attend.weights(q, k)
+    }
 }
 
 /// Projects x \[B, S, d_model\] to heads \[B, heads, S, width\].

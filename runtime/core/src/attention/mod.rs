@@ -1,10 +1,11 @@
 //! Attention under composable score rules: one operation for the forward and one for the backward pass, neither of which keeps a matrix of
 //! scores.
 //!
-//! [`Attend`] holds the rules that change scores and hide keys; [`Attend::forward`] takes any numbers of heads, queries and keys.
-//! [`attention`] has the parameters of Burn's function of that name, [`merge`] joins attentions over parts of the keys, [`Ring`] computes
-//! the attention of a sequence in several places, and [`Attention`] is the layer. A [`KvCache`] keeps keys and values from step to step. A
-//! program's own rule is a [`ScoreRule`] for devices and a [`HostRule`] for the host.
+//! [`Attend`] holds the rules that change scores and hide keys; [`Attend::forward`] takes any numbers of heads, queries and keys, and
+//! [`Attend::weights`] shows which keys a query attends to. [`attention`] has the parameters of Burn's function of that name, [`merge`]
+//! joins attentions over parts of the keys, [`Ring`] computes the attention of a sequence in several places, and [`Attention`] is the
+//! layer. A [`KvCache`] keeps keys and values from step to step. A program's own rule is a [`ScoreRule`] for devices and a [`HostRule`] for
+//! the host.
 //!
 //! ```
 //! use burn::tensor::{Distribution, Tensor};
@@ -34,6 +35,7 @@ mod layer;
 mod parts;
 mod ring;
 mod tables;
+mod weights;
 
 pub use attend::Attend;
 pub use cache::{KvCache, Pages, Span, Step};

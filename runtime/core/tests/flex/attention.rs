@@ -2,6 +2,7 @@
 
 use burn::module::Module;
 use burn::nn::attention::{MhaInput, MultiHeadAttentionConfig};
+use burn::tensor::activation::softmax;
 use burn::tensor::module::attention_fallback;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
@@ -332,5 +333,127 @@ fn a_query_has_the_same_bits_whatever_comes_with_it() {
                 assert_eq!(part.lse.to_data(), lse.to_data());
             }
         }
+    }
+}
+
+/// Compares weights with Burn's softmax, a sink as one more score, over so many keys that they take two attentions.
+#[test]
+fn weights_are_a_softmax() {
+    let device = Device::flex();
+    let (queries, keys) = (5, 300);
+    let (q, k) = (
+        random([2, 4, queries, 8], &device),
+        random([2, 2, keys, 8], &device),
+    );
+    let sinks: Tensor<1> = random([4], &device);
+    let bias = random([1, 4, queries, keys], &device);
+    let hidden = Tensor::<2, Bool>::tril_mask([queries, keys], (keys - queries) as i64, &device);
+    let of_keys = k
+        .clone()
+        .reshape([2, 2, 1, keys, 8])
+        .expand([2, 2, 2, keys, 8]);
+    let scores = q
+        .clone()
+        .matmul(of_keys.reshape([2, 4, keys, 8]).transpose());
+    let scores = scores.div_scalar(8.0_f32.sqrt()) + bias.clone();
+    let scores = scores.mask_fill(hidden.unsqueeze::<4>(), f32::NEG_INFINITY);
+    let plain = Attend::new().bias(bias).causal();
+    let got = plain.weights(q.clone(), k.clone()).unwrap();
+    let want = softmax(scores.clone(), 3);
+    assert!(largest(got.clone(), want) < 1e-5);
+    assert!(largest(got.sum_dim(3), Tensor::ones([2, 4, queries, 1], &device)) < 1e-5);
+    let sink = sinks
+        .clone()
+        .reshape([1, 4, 1, 1])
+        .expand([2, 4, queries, 1]);
+    let with_sink = softmax(Tensor::cat(vec![scores, sink], 3), 3);
+    let [want, of_sink] = [(0, keys), (keys, 1)].map(|(at, n)| with_sink.clone().narrow(3, at, n));
+    let got = plain.sinks(sinks).weights(q, k).unwrap();
+    assert!(largest(got.clone(), want) < 1e-5);
+    assert!(largest(got.sum_dim(3), of_sink.neg() + 1.0) < 1e-5);
+}
+
+/// Dropped weights are 0, the others are divided by 1 − p, and all together they are those that the forward pass takes.
+#[test]
+fn weights_are_those_of_the_forward_pass() {
+    let device = Device::flex();
+    let [q, k, v] = [[1, 2, 9, 8], [1, 2, 40, 8], [1, 2, 40, 6]].map(|s| random(s, &device));
+    let plain = Attend::new().window(20).softcap(2.0);
+    let dropping = plain.clone().dropout(0.25, 11);
+    let of = |attend: &Attend| attend.weights(q.clone(), k.clone()).unwrap();
+    let (all, some) = (of(&plain), of(&dropping));
+    let kept = some.clone().greater_elem(0.0);
+    let scaled = all
+        .clone()
+        .div_scalar(0.75)
+        .mask_fill(kept.clone().bool_not(), 0.0);
+    assert!(largest(some.clone(), scaled) < 1e-5);
+    let share = kept.float().sum() / all.greater_elem(0.0).float().sum();
+    let share = share.into_scalar::<f32>();
+    assert!((0.6..0.9).contains(&share), "{share}");
+    let o = dropping.forward(q.clone(), k.clone(), v.clone()).unwrap().o;
+    assert!(largest(some.matmul(v), o) < 1e-5);
+    // Three queries from the fourth on, where they are.
+    let part = plain
+        .position(40 - 9 + 3)
+        .weights(q.clone().narrow(2, 3, 3), k.clone());
+    assert!(
+        largest(
+            part.unwrap(),
+            of(&Attend::new().window(20).softcap(2.0)).narrow(2, 3, 3)
+        ) < 1e-5
+    );
+    // All queries are before the first key.
+    let none = Attend::new().causal().position(-9).weights(q, k).unwrap();
+    assert_eq!(none.abs().max().into_scalar::<f32>(), 0.0);
+}
+
+#[test]
+fn a_layer_shows_its_weights() {
+    let device = Device::flex();
+    let config = MultiHeadAttentionConfig::new(24, 3).with_dropout(0.0);
+    let burns = config.init(&device);
+    let x = random([2, 9, 24], &device);
+    let want = burns.forward(MhaInput::self_attn(x.clone())).weights;
+    let layer = Attention::from(burns);
+    let got = layer.weights([x.clone(), x], &Attend::new()).unwrap();
+    assert!(largest(got, want) < 1e-5);
+}
+
+#[test]
+fn weights_that_do_not_fit_are_refused() {
+    let device = Device::flex();
+    let zeros = |shape: [usize; 4]| Tensor::<4>::zeros(shape, &device);
+    let weights = |attend: &Attend, q, k| attend.weights(zeros(q), zeros(k));
+    let message = |attend: &Attend, kind: ErrorKind, q, k| {
+        let error = weights(attend, q, k).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        error.to_string()
+    };
+    let plain = Attend::new();
+    let large = message(
+        &plain,
+        ErrorKind::Shape,
+        [1, 1, 1 << 14, 1],
+        [1, 1, 1 << 15, 1],
+    );
+    let what = "bytes of attention weights [B, Hq, Sq, Skv]";
+    let want = format!("{what}: expected at most {}, got {}", 1 << 30, 1_u64 << 31);
+    assert_eq!(large, want);
+    let heads = message(&plain, ErrorKind::Shape, [2, 4, 6, 8], [2, 3, 9, 8]);
+    assert_eq!(
+        heads,
+        "key heads: expected a divisor of the 4 query heads, got 3"
+    );
+    let window = message(
+        &plain.clone().window(0),
+        ErrorKind::Config,
+        [1, 1, 6, 8],
+        [1, 1, 9, 8],
+    );
+    assert!(window.contains("expected"), "{window}");
+    for (q, k) in [([0, 4, 3, 8], 5), ([2, 4, 0, 8], 5), ([2, 4, 3, 8], 0)] {
+        let found = weights(&plain, q, [q[0], 2, k, 8]).unwrap();
+        assert_eq!(found.dims(), [q[0], 4, q[2], k]);
     }
 }

@@ -254,6 +254,7 @@ pub(super) struct Run {
     pub(super) bias: Option<Tensor<4>>,
     pub(super) relative: Option<Tensor<2>>,
     pub(super) sinks: Option<Tensor<1>>,
+    pub(super) attend: Attend,
     pub(super) out: Attended,
 }
 
@@ -274,6 +275,7 @@ impl Run {
             bias: None,
             relative: None,
             sinks: None,
+            attend: Attend::new(),
             out: Attended {
                 o: Tensor::empty([0; 4], &device),
                 lse: Tensor::empty([0; 3], &device),
@@ -298,6 +300,7 @@ impl Run {
             attend = attend.rule(rule);
         }
         run.out = attend.forward(run.q.clone(), run.k.clone(), run.v.clone())?;
+        run.attend = attend;
         Ok(run)
     }
 

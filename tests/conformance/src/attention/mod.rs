@@ -5,6 +5,7 @@ mod dropout;
 mod own_rule;
 mod variants;
 mod views;
+mod weights;
 
 use crate::Outcome;
 use burn::tensor::{Bool, Tensor, TensorData};
@@ -21,6 +22,7 @@ use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 pub(crate) use own_rule::{own_rule, own_rule_agrees};
 pub(crate) use variants::{half_tiles, matrices, tiles, visits};
 pub(crate) use views::views;
+pub(crate) use weights::{weights, weights_f16};
 
 const EVERY: [Rule; 14] = [
     Rule::Causal,
