@@ -1,4 +1,5 @@
-//! The reference in f64 has the logits of transformers, devices are near it, and a wrong weight is named by its layer and part.
+//! The reference in f64 has the logits of transformers, devices are near it, a wrong weight is named by its layer and part, and attention
+//! weights are those by which a layer attends.
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
@@ -7,12 +8,13 @@ mod folders;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use folders::folders;
 use moebius::fp8::training::Fp8Recipe;
+use moebius::nn;
 use moebius_model::Error;
 use moebius_model::computation::{Computation, Distance, Greedy, Limits, Part, parting};
-use moebius_model::decoder::{FeedForwardSpec, Model, Place, Slot, Values};
+use moebius_model::decoder::{FeedForwardSpec, Model, Place, Projections, Slot, Values};
 use moebius_model::load::{FileValues, LoadOptions, ModelFiles};
 use moebius_weights::Reader;
 
@@ -175,4 +177,46 @@ fn what_has_no_reference_is_refused() {
     assert!(said.contains("networks of layer 1"), "{said}");
     assert!(refused(files.spec(), &[]).contains("at least one"));
     assert!(refused(files.spec(), &[199]).contains("vocabulary"));
+}
+
+/// The weights of a layer's attention, times its values and its output projection, are what the layer adds to x. The models have shared
+/// key heads; windows and sinks; and chunks that are shorter than the text.
+#[test]
+fn attention_weights_make_what_a_layer_adds() {
+    let device = Device::flex();
+    for name in ["decoder_llama", "decoder_gpt_oss", "decoder_llama4_text"] {
+        let folder = named(name);
+        let (ids, _) = case(&folder);
+        let files = ModelFiles::open(&folder).unwrap();
+        let model = files.load(&device, LoadOptions::default(), &mut |_| ());
+        let model = model.unwrap();
+        let tokens = model.tokens(&ids, &device).unwrap();
+        let states = model.forward_with_states(tokens.clone()).unwrap().states;
+        for (layer, block) in model.blocks.iter().enumerate() {
+            let attention = block.attention.as_ref().unwrap();
+            let Projections::Direct(direct) = &attention.projection else {
+                unreachable!("{name} projects directly");
+            };
+            let weights = model.attention_weights(tokens.clone(), layer).unwrap();
+            let [_, heads, length, _] = weights.dims();
+            let x = states[2 * layer].clone();
+            let before = nn::rms_norm(block.attention_norm.as_ref().unwrap(), x.clone());
+            let v = direct.value.forward(before).unwrap();
+            let spec = model.spec().layers[layer].attention().unwrap();
+            let (shared, width) = (heads / spec.kv_heads, spec.value_dim);
+            let v = v.reshape([length, spec.kv_heads, 1, width]);
+            let v = v.expand([length, spec.kv_heads, shared, width]);
+            let v = v.reshape([1, length, heads, width]).swap_dims(1, 2);
+            let o = weights.matmul(v).swap_dims(1, 2);
+            let y = attention.out.forward(o.reshape([length, heads * width]));
+            let want = states[2 * layer + 1].clone() - x;
+            let floats = |x: Tensor<2>| x.into_data().iter::<f32>().collect::<Vec<_>>();
+            let apart = moebius_ops::distance(&floats(y.unwrap()), &floats(want));
+            assert!(apart < 1e-4, "layer {layer} of {name}: {apart:.1e}");
+        }
+        for layer in [model.blocks.len(), usize::MAX] {
+            let said = model.attention_weights(tokens.clone(), layer).unwrap_err();
+            assert!(said.to_string().contains("has an attention"), "{said}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Int, Tensor, TensorData};
 use moebius::attention::Attend;
 use moebius::nn::{self, Linear};
 
@@ -74,7 +74,7 @@ pub struct Latent {
     pub up: Linear,
 }
 
-/// Queries \[B, S, heads, D\], keys \[B, S, kv_heads, D\] and values \[B, S, kv_heads, Dv\].
+/// Queries, keys and values: \[B, S, heads, D\], \[B, S, kv_heads, D\] and \[B, S, kv_heads, Dv\] where a projection returns them.
 type Heads = [Tensor<4>; 3];
 
 impl Attention {
@@ -111,6 +111,45 @@ impl Attention {
         cache: Option<AttentionCache<'_>>,
     ) -> Result<Tensor<2>, Error> {
         let spec = &self.spec;
+        let heads = self.heads(x, places, angles)?;
+        let found = match cache {
+            // No sequence of the cache is longer than a chunk.
+            Some(mut cache) => {
+                let keys = cache.scales.map_or(1.0, |scales| scales.keys);
+                cache.attend(heads, &self.attend(keys))?
+            }
+            None => in_chunks(heads, spec.chunk, &self.attend(1.0))?,
+        };
+        let rows = places.first.len() * places.tokens;
+        let width = spec.heads * spec.value_dim;
+        let rows = found.swap_dims(1, 2).reshape([rows, width]);
+        Ok(self.out.forward(rows)?)
+    }
+
+    /// Computes the attention weights \[B, heads, S, S\] of whole sequences from x \[B · S, H\].
+    pub(super) fn weights(
+        &self,
+        x: Tensor<2>,
+        places: &Places,
+        angles: &Angles,
+    ) -> Result<Tensor<4>, Error> {
+        let (b, s) = (places.first.len(), places.tokens);
+        let [q, k, _] = self.heads(x, places, angles)?;
+        let attend = match self.spec.chunk.filter(|&chunk| chunk < s) {
+            Some(chunk) => {
+                let chunks: Vec<i32> = (0..b * s).map(|at| (at % s / chunk) as i32).collect();
+                let chunks = TensorData::new(chunks, [b, s]);
+                let chunks = Tensor::<2, Int>::from_data(chunks, (&q.device(), DType::I32));
+                self.attend(1.0).documents(chunks.clone(), chunks)
+            }
+            None => self.attend(1.0),
+        };
+        Ok(attend.weights(q, k)?)
+    }
+
+    /// Queries \[B, heads, S, D\], keys \[B, kv_heads, S, D\] and values \[B, kv_heads, S, Dv\] of x \[B · S, H\].
+    fn heads(&self, x: Tensor<2>, places: &Places, angles: &Angles) -> Result<Heads, Error> {
+        let spec = &self.spec;
         let sequences = [places.first.len(), places.tokens];
         let [q, k, v] = match &self.projection {
             Projections::Direct(direct) => direct.forward(x, sequences, spec, angles)?,
@@ -121,19 +160,7 @@ impl Attention {
             Some(temperature) => temperature.applied(q, places),
             None => q,
         };
-        let heads = [q, k, v].map(|heads| heads.swap_dims(1, 2));
-        let found = match cache {
-            // No sequence of the cache is longer than a chunk.
-            Some(mut cache) => {
-                let keys = cache.scales.map_or(1.0, |scales| scales.keys);
-                cache.attend(heads, &self.attend(keys))?
-            }
-            None => in_chunks(heads, spec.chunk, &self.attend(1.0))?,
-        };
-        let [b, s] = sequences;
-        let width = spec.heads * spec.value_dim;
-        let rows = found.swap_dims(1, 2).reshape([b * s, width]);
-        Ok(self.out.forward(rows)?)
+        Ok([q, k, v].map(|heads| heads.swap_dims(1, 2)))
     }
 
     /// Values that the attention holds in a slot.

@@ -171,7 +171,7 @@ pub(super) fn keep(states: Option<&mut States>, x: &Tensor<2>) {
 }
 
 /// x \[T, H\] after the norm, if there is one.
-fn normed(norm: Option<&RmsNorm>, x: Tensor<2>) -> Tensor<2> {
+pub(super) fn normed(norm: Option<&RmsNorm>, x: Tensor<2>) -> Tensor<2> {
     match norm {
         Some(norm) => nn::rms_norm(norm, x),
         None => x,

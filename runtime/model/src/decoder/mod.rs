@@ -5,6 +5,7 @@
 //! steps, and [`Model::forward_along`] replays [`Routes`]. [`crate::load`] loads a model from a folder.
 
 mod attention;
+mod attention_weights;
 mod block;
 mod cache;
 mod convolution;
@@ -107,6 +108,8 @@ struct Given<'a> {
     routes: Option<&'a Routes>,
     /// Where x is kept: after the embedding, and after both parts of each layer.
     states: Option<&'a mut States>,
+    /// Number of layers that are computed; all for `None`.
+    layers: Option<usize>,
     /// States of another pass, whose values x has after each layer, with the gradients of this pass.
     values: Option<&'a States>,
 }
@@ -396,7 +399,8 @@ impl Model {
         Ok(Logits { logits, routing })
     }
 
-    /// Computes x \[B · S, H\] after the last layer, and returns the experts that the tokens went to. Adds x after each part to `states`.
+    /// Computes x \[B · S, H\] after the last layer that is computed, and returns the experts that the tokens went to. Adds x after each part
+    /// to `states`.
     fn hidden(
         &self,
         tokens: Tensor<2, Int>,
@@ -405,13 +409,12 @@ impl Model {
     ) -> Result<(Tensor<2>, Vec<Routing>), Error> {
         let gamma = self.norm.gamma.val();
         let (device, dtype) = (gamma.device(), gamma.dtype());
-        let layers = self.spec.layers.iter().filter_map(LayerSpec::attention);
-        let ropes = layers.filter_map(|attention| attention.rope.as_ref());
-        let angles = Angles::new(ropes, places, (&device, dtype));
+        let angles = self.angles(places);
         let mut x = self.placed(self.embed(tokens, dtype), places)?;
         keep(given.states.as_deref_mut(), &x);
         let mut routing = Vec::new();
-        for (number, block) in self.blocks.iter().enumerate() {
+        let layers = given.layers.unwrap_or(self.blocks.len());
+        for (number, block) in self.blocks.iter().enumerate().take(layers) {
             let of_layer = given.cache.as_mut();
             let of_layer = of_layer.map(|(cache, new)| cache.layer(number, new));
             let of_layer = LayerGiven {
@@ -429,6 +432,14 @@ impl Model {
             moebius::keep_pace(&device)?;
         }
         Ok((x, routing))
+    }
+
+    /// Angles of all rotary positions of the layers.
+    fn angles(&self, places: &Places) -> Angles {
+        let gamma = self.norm.gamma.val();
+        let layers = self.spec.layers.iter().filter_map(LayerSpec::attention);
+        let ropes = layers.filter_map(|attention| attention.rope.as_ref());
+        Angles::new(ropes, places, (&gamma.device(), gamma.dtype()))
     }
 
     /// Embeddings x \[B · S, H\] of the tokens.
