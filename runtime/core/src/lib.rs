@@ -50,6 +50,7 @@ pub mod moe;
 pub mod nn;
 pub mod operation;
 mod ops;
+pub mod pad;
 mod parameters;
 pub mod reduce;
 mod spans;

@@ -10,6 +10,7 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use folders::folders;
 use moebius::attention::{CacheFormat, Pages};
 use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer, ScaleRule};
+use moebius::pad::Buckets;
 use moebius_model::decoder::{Cache, Model, Projections};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 use moebius_weights::Reader;
@@ -347,5 +348,24 @@ fn a_narrow_embedding_is_the_rounded_one() {
         assert_eq!(logits(&model).dtype(), DType::F32);
         // Both models have the same values, and so the same products.
         assert_eq!(bits(logits(&model)), bits(logits(&by_hand)), "{folder:?}");
+    }
+}
+
+/// Tokens that fill a sequence up change no bit of its last logits, in any family.
+#[test]
+fn filling_up_changes_no_bit() {
+    let device = Device::flex();
+    let buckets = Buckets::new(1..=64, 0.5, 2).unwrap();
+    assert_eq!(buckets.sizes(), [32, 64]);
+    for folder in folders() {
+        let model = load(&folder, &device);
+        let ids: Vec<u32> = tokens(&folder).into_iter().map(|id| id as u32).collect();
+        for length in [1, 20, 33, 40] {
+            let ids = &ids[..length];
+            let want = model.last_logits(ids, &device).unwrap();
+            let got = model.last_logits_padded(ids, &buckets, &device).unwrap();
+            assert_eq!(got, want, "{length} tokens of {}", folder.display());
+        }
+        assert!(model.last_logits_padded(&[], &buckets, &device).is_err());
     }
 }

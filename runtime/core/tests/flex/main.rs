@@ -15,6 +15,7 @@ mod layer;
 mod losses;
 mod nn;
 mod optimizer;
+mod pad;
 mod product;
 mod reduce;
 mod scales;

@@ -9,6 +9,7 @@ mod attention_weights;
 mod block;
 mod cache;
 mod convolution;
+mod padded;
 mod rope;
 mod routes;
 mod slot;
