@@ -1,6 +1,7 @@
 //! Perplexity of a model on a text, and the number of tokens that each expert gets.
 
 use burn::tensor::{Device, FloatDType, Int, Tensor};
+use moebius::attention::CacheFormat;
 use moebius::moe::{LoadStatistics, Routing};
 use moebius::reduce::{log_softmax, mean_dim, sum_dim};
 use serde::Serialize;
@@ -70,7 +71,10 @@ impl Perplexity {
         device: &Device,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Self, Error> {
-        Self::counting(model, ids, windows, device, progress, None)
+        let tokens = sequence(model, ids, device)?;
+        Self::over(tokens, windows, progress, &mut |tokens| {
+            Ok(model.forward(tokens)?.logits)
+        })
     }
 
     /// Like [`Perplexity::of`], and adds to `experts` which tokens went to which expert. Tokens of all windows count, so a token in two
@@ -86,26 +90,47 @@ impl Perplexity {
         experts: &mut ExpertLoad,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Self, Error> {
-        Self::counting(model, ids, windows, device, progress, Some(experts))
+        let tokens = sequence(model, ids, device)?;
+        Self::over(tokens, windows, progress, &mut |tokens| {
+            let found = model.forward(tokens)?;
+            experts.add(&found.routing)?;
+            Ok(found.logits)
+        })
     }
 
-    fn counting(
+    /// Like [`Perplexity::of`], by the steps of an engine whose cache has this format: what keys and values are rounded to counts, too.
+    ///
+    /// # Errors
+    /// As [`Perplexity::of`] and [`Model::forward_as_served`].
+    pub fn served(
         model: &Model,
         ids: &[u32],
         windows: Windows,
+        format: CacheFormat,
         device: &Device,
-        progress: &mut dyn FnMut(usize),
-        mut experts: Option<&mut ExpertLoad>,
     ) -> Result<Self, Error> {
-        Error::check(ids.len() >= 2, "tokens of the text", "2 or more", ids.len())?;
-        let tokens = model.tokens(ids, device)?;
+        let tokens = sequence(model, ids, device)?;
+        Self::over(tokens, windows, &mut |_| (), &mut |tokens| {
+            let [_, longest] = tokens.dims();
+            Ok(model.forward_as_served(tokens, format, longest)?.logits)
+        })
+    }
+
+    /// The perplexity of `tokens` \[1, S\] by the logits that `forward` computes.
+    fn over(
+        tokens: Tensor<2, Int>,
+        windows: Windows,
+        progress: &mut dyn FnMut(usize),
+        forward: &mut Forward<'_>,
+    ) -> Result<Self, Error> {
+        let [_, count] = tokens.dims();
         let mut sum = Self {
             tokens: 0,
             nats: 0.0,
         };
-        for [first, end, judged] in windows.over(ids.len()) {
+        for [first, end, judged] in windows.over(count) {
             let window = tokens.clone().slice([0..1, first..end]);
-            sum.nats += nats(model, window, judged, experts.as_deref_mut())?;
+            sum.nats += nats(window, judged, forward)?;
             sum.tokens += judged;
             progress(sum.tokens);
         }
@@ -121,20 +146,20 @@ impl Perplexity {
     }
 }
 
+/// The text as one sequence \[1, S\] on the device, if it has a token to predict.
+fn sequence(model: &Model, ids: &[u32], device: &Device) -> Result<Tensor<2, Int>, Error> {
+    Error::check(ids.len() >= 2, "tokens of the text", "2 or more", ids.len())?;
+    model.tokens(ids, device)
+}
+
+/// Function that computes the logits \[1, S, V\] of tokens \[1, S\].
+type Forward<'a> = dyn FnMut(Tensor<2, Int>) -> Result<Tensor<3>, Error> + 'a;
+
 /// The sum of the nats of the last `judged` of `tokens` \[1, S\].
-fn nats(
-    model: &Model,
-    tokens: Tensor<2, Int>,
-    judged: usize,
-    experts: Option<&mut ExpertLoad>,
-) -> Result<f64, Error> {
+fn nats(tokens: Tensor<2, Int>, judged: usize, forward: &mut Forward<'_>) -> Result<f64, Error> {
     let [_, count] = tokens.dims();
     let seen = count - 1;
-    let logits = model.forward(tokens.clone().slice([0..1, 0..seen]))?;
-    if let Some(experts) = experts {
-        experts.add(&logits.routing)?;
-    }
-    let logits = logits.logits;
+    let logits = forward(tokens.clone().slice([0..1, 0..seen]))?;
     let [_, _, words] = logits.dims();
     let rows = logits.reshape([seen, words]);
     let rows = rows.slice([seen - judged..seen, 0..words]);

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use moebius::attention::CacheFormat;
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles};
 use moebius_model::{Error, Perplexity, Windows};
@@ -69,6 +70,18 @@ fn one_window_is_the_text_as_transformers_sees_it() {
         assert_eq!(got.tokens, case.ids.len() - 1);
         assert!(near(got.nats, want), "{name}: {} for {want}", got.nats);
         assert!(near(got.perplexity(), want.exp()));
+        // An engine's cache in f32 rounds nothing, one in FP8 does.
+        let served = |format| {
+            let windows = Windows::new(64, 63).unwrap();
+            let served = Perplexity::served(&case.model, &case.ids, windows, format, &device);
+            served.unwrap().nats
+        };
+        assert!(near(served(CacheFormat::F32), want), "{name}");
+        assert_ne!(
+            served(CacheFormat::E4m3),
+            served(CacheFormat::F32),
+            "{name}"
+        );
     }
 }
 

@@ -1,11 +1,12 @@
 //! Computations of models on devices, read to the host.
 
 use burn::tensor::{Device, Tensor};
+use moebius::attention::CacheFormat;
 use moebius::moe::Routing;
 
 use super::reference::routing::{choose, rule};
 use super::{Choice, Computation, Computed, Part};
-use crate::decoder::{FeedForwardSpec, LayerSpec, Model, Place, Slot, Values};
+use crate::decoder::{FeedForwardSpec, LayerSpec, Model, Place, Routes, Slot, Values, WithStates};
 use crate::error::Error;
 
 impl Computation {
@@ -18,6 +19,28 @@ impl Computation {
     pub fn of(model: &Model, ids: &[u32], device: &Device) -> Result<Self, Error> {
         Error::check(!ids.is_empty(), "tokens", "at least one", ids.len())?;
         let found = model.forward_with_states(model.tokens(ids, device)?)?;
+        Self::read(model, ids.len(), found)
+    }
+
+    /// Reads what a step of an engine computes for the tokens `ids`, whose cache has this format, and waits for the device. With `routes`, those
+    /// of another pass over the same tokens, both go through the same experts, so that all of what they compute can be compared.
+    ///
+    /// # Errors
+    /// As [`Computation::of`], and [`Error::Config`] for routes of another model or number of tokens, and for more tokens than a cache can have.
+    pub fn served(
+        model: &Model,
+        ids: &[u32],
+        format: CacheFormat,
+        routes: Option<&Routes>,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        Error::check(!ids.is_empty(), "tokens", "at least one", ids.len())?;
+        let (tokens, way) = (model.tokens(ids, device)?, (format, ids.len()));
+        let found = model.served_with_states(tokens, way, routes)?;
+        Self::read(model, ids.len(), found)
+    }
+
+    fn read(model: &Model, tokens: usize, found: WithStates) -> Result<Self, Error> {
         let mut states = found.states.into_iter();
         let mut routing = found.logits.routing.into_iter();
         let mut state = || {
@@ -37,10 +60,7 @@ impl Computation {
         }
         let logits = floats(found.logits.logits)?;
         parts.push(Computed::plain(None, Part::Head, logits));
-        Ok(Self {
-            tokens: ids.len(),
-            parts,
-        })
+        Ok(Self { tokens, parts })
     }
 }
 

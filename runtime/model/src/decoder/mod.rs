@@ -249,19 +249,9 @@ impl Model {
             return self.forward(tokens);
         }
         let plain = tokens.clone().inner();
-        let pages = Pages::paged(sequences, sequences * length.div_ceil(BLOCK), length)?;
-        let cache = Cache::new(&self.spec, pages, format, &plain.device())?;
-        let (mut cache, mut states) = (cache.up_to(longest), States::new());
-        let step = cache.extend(&vec![length; sequences])?;
-        let places = Places {
-            longest,
-            ..whole(&tokens)
-        };
-        let given = Given {
-            states: Some(&mut states),
-            ..Given::cached(&mut cache, step)
-        };
-        let served = self.valid().run(plain, &places, given)?;
+        let inner = self.valid();
+        let served = inner.served_with_states(plain, (format, longest), None)?;
+        let (states, served) = (served.states, served.logits);
         if !self.embedding.val().is_autodiff() {
             return Ok(served);
         }
@@ -278,6 +268,38 @@ impl Model {
             logits: with_value(trained.logits, &served.logits),
             routing: trained.routing,
         })
+    }
+
+    /// Does what [`forward_with_states`](Self::forward_with_states) does by a step over an empty cache of this format, as an engine does whose
+    /// requests may have up to so many tokens; with the experts of `routes`, if they are given. `tokens` \[B, S\] are at least one.
+    ///
+    /// # Errors
+    /// As [`forward_along`](Self::forward_along) and [`Cache::new`].
+    pub fn served_with_states(
+        &self,
+        tokens: Tensor<2, Int>,
+        (format, longest): (CacheFormat, usize),
+        routes: Option<&Routes>,
+    ) -> Result<WithStates, Error> {
+        let [sequences, length] = tokens.dims();
+        if let Some(routes) = routes {
+            routes.check(&self.spec, sequences * length)?;
+        }
+        let pages = Pages::paged(sequences, sequences * length.div_ceil(BLOCK), length)?;
+        let cache = Cache::new(&self.spec, pages, format, &tokens.device())?;
+        let (mut cache, mut states) = (cache.up_to(longest), States::new());
+        let step = cache.extend(&vec![length; sequences])?;
+        let places = Places {
+            longest,
+            ..whole(&tokens)
+        };
+        let given = Given {
+            routes,
+            states: Some(&mut states),
+            ..Given::cached(&mut cache, step)
+        };
+        let logits = self.run(tokens, &places, given)?;
+        Ok(WithStates { states, logits })
     }
 
     /// Computes the logits \[V\] of the token after all of `ids`, and reads them from the device.

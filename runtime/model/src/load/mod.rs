@@ -299,8 +299,14 @@ impl ModelFiles {
         cache: CacheMemory,
     ) -> Result<(), Error> {
         self.spec.check_experts(device)?;
-        let weights = size::loaded_bytes(&self.plan, device, options);
+        let weights = self.weight_bytes(device, options);
         Ok(cache.check(0, weights, device)?)
+    }
+
+    /// Bytes of the weights on a device, loaded by `options`, as [`ModelFiles::check_memory`] counts them: those of tensors, without what an
+    /// allocator keeps beside them. Reads no weights.
+    pub fn weight_bytes(&self, device: &Device, options: LoadOptions) -> u64 {
+        size::loaded_bytes(&self.plan, device, options)
     }
 
     /// Loads the model to `device`; `progress` is called after each tensor.

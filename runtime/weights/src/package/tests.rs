@@ -455,8 +455,13 @@ fn a_writer_refuses_bad_paths_and_leaves_nothing_behind() {
         );
     }
     writer.add(&from, "x", &mut |_| ()).unwrap();
-    let again = writer.add(&from, "x", &mut |_| ()).unwrap_err();
-    assert!(matches!(again, PackageError::Written(_)), "{again}");
+    let again = [
+        writer.add(&from, "x", &mut |_| ()),
+        writer.add_bytes(b"1", "x"),
+    ];
+    for again in again.map(Result::unwrap_err) {
+        assert!(matches!(again, PackageError::Written(_)), "{again}");
+    }
     let gone = writer.add(&place.path().join("none"), "y", &mut |_| ());
     assert!(gone.is_err());
     drop(writer);
@@ -476,6 +481,17 @@ fn a_writer_refuses_bad_paths_and_leaves_nothing_behind() {
     let error = writer.finish(facts).unwrap_err();
     assert!(matches!(error, PackageError::NotJson(_)), "{error}");
     assert!(!target.exists());
+}
+
+#[test]
+fn bytes_become_a_file_of_a_package() {
+    let place = tempfile::tempdir().unwrap();
+    let mut writer = PackageWriter::begin(&place.path().join("package")).unwrap();
+    writer.add_bytes(b"a = 1\n", "settings.toml").unwrap();
+    let package = writer.finish(facts()).unwrap();
+    assert_eq!(checked(&package.folder).unwrap(), package);
+    let written = fs::read(package.folder.join("settings.toml")).unwrap();
+    assert_eq!(written, b"a = 1\n");
 }
 
 #[test]

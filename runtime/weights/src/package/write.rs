@@ -1,7 +1,7 @@
 //! Writer of packages.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use super::digest::{Hashing, hash, sha256};
@@ -57,6 +57,25 @@ impl PackageWriter {
         path: &str,
         progress: &mut dyn FnMut(Hashing<'_>),
     ) -> Result<(), PackageError> {
+        let (source, _) = open_regular(from)?;
+        self.copy((source, from), path, progress)
+    }
+
+    /// Writes a file of these bytes to `path` in the package, and waits for the disk.
+    ///
+    /// # Errors
+    /// As [`PackageWriter::add`].
+    pub fn add_bytes(&mut self, bytes: &[u8], path: &str) -> Result<(), PackageError> {
+        self.copy((bytes, Path::new(path)), path, &mut |_| ())
+    }
+
+    /// Writes all that `source` gives, which is read from the file `from`, to `path` in the package.
+    fn copy(
+        &mut self,
+        (source, from): (impl Read, &Path),
+        path: &str,
+        progress: &mut dyn FnMut(Hashing<'_>),
+    ) -> Result<(), PackageError> {
         if let Err(got) = check_path(path) {
             let fault = fault(self.folder(), quoted(path), EXPECTED_PATH, got);
             return Err(PackageError::Manifest(fault));
@@ -64,7 +83,6 @@ impl PackageWriter {
         let to = self.folder().join(path);
         let above = to.parent().unwrap_or(self.folder()).to_owned();
         fs::create_dir_all(&above).map_err(write_error(&above))?;
-        let (source, _) = open_regular(from)?;
         let mut target = File::create_new(&to).map_err(write_error(&to))?;
         let (mut unwritten, mut done) = (false, self.bytes);
         let hashed = hash(source, u64::MAX, |piece| {
