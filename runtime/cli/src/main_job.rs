@@ -137,6 +137,7 @@ fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
         dtype: ModelPrecision::F32,
         expert_cache: None,
         memory_margin: EngineOptions::MARGIN,
+        narrow_embedding: false,
     };
     let room = EngineOptions::for_one(ids.len() + TOKENS);
     let options = EngineArgs::at(place);

@@ -7,6 +7,7 @@ use std::time::Instant;
 use anstyle::Style;
 use burn::tensor::DType;
 use indicatif::ProgressBar;
+use moebius::nn::takes_half_weights;
 use moebius_device::{Device, Work};
 use moebius_engine::{Constraint, Ended, Engine, EngineOptions, Event, Generation};
 use moebius_grammar::{Grammars, Part};
@@ -144,15 +145,23 @@ pub(crate) fn opened(
     if place.expert_cache.is_some() {
         check_experts("--expert-cache", files)?;
     }
+    if place.narrow_embedding && place.dtype != ModelPrecision::F32 {
+        let got = place.dtype.option();
+        let message = format!("--narrow-embedding: expected --dtype f32, got {got}");
+        let hint = "fp8 has a narrow embedding where the device takes it, f16 and bf16 narrow all";
+        return Err(CliError::usage(message, Some(hint)));
+    }
     let memory = match room {
         Some(room) => room.memory(files.spec())?,
         None => CacheMemory::default().with_margin(place.memory_margin),
     };
     let (name, device) = open_for(Work::Tokens, place.devices, screen)?;
-    let options = LoadOptions {
-        expert_cache: place.expert_cache,
-        ..options(place.dtype)
-    };
+    if place.narrow_embedding && !takes_half_weights(&device) {
+        let expected = "expected a device that multiplies f32 by bf16";
+        let message = format!("--narrow-embedding: {expected}, got {name}");
+        return Err(CliError::usage(message, Some("flex does")));
+    }
+    let options = loading(place);
     files.check_memory(&device, options, memory)?;
     Ok((name, device, options))
 }
@@ -161,6 +170,16 @@ pub(crate) fn opened(
 pub(crate) fn show(bar: &ProgressBar, at: Progress<'_>) {
     bar.set_position(100 * at.read / at.bytes.max(1));
     bar.set_message(one_line(at.tensor));
+}
+
+/// How weights are loaded at a place.
+pub(crate) fn loading(place: &PlaceArgs) -> LoadOptions {
+    let options = options(place.dtype);
+    LoadOptions {
+        narrow_embedding: options.narrow_embedding || place.narrow_embedding,
+        expert_cache: place.expert_cache,
+        ..options
+    }
 }
 
 /// How weights are loaded for a precision.

@@ -65,6 +65,15 @@ fn proposed_tokens_change_no_answer() {
 }
 
 #[test]
+fn a_narrow_embedding_is_one_of_f32() {
+    let folder = model();
+    object(&generate(folder.path(), &["--narrow-embedding"]));
+    let narrow = ["--narrow-embedding", "--dtype", "bf16"];
+    let refused = generate(folder.path(), &narrow);
+    assert_refused(&refused, "expected --dtype f32, got bf16");
+}
+
+#[test]
 fn proposers_that_do_not_fit_are_refused() {
     let (folder, other) = (model(), model_of("decoder_qwen3"));
     let other = other.path().display().to_string();

@@ -101,6 +101,9 @@ pub(crate) struct PlaceArgs {
     /// step. Devices that don't tell what is free are not asked.
     #[arg(long, value_name = "PERCENT", default_value_t = EngineOptions::MARGIN)]
     pub(crate) memory_margin: u32,
+    /// Keep the embedding and the head in bf16 while all else is f32, on flex.
+    #[arg(long)]
+    pub(crate) narrow_embedding: bool,
 }
 
 /// The number of bytes that a text names: a whole number, with KiB, MiB, GiB or TiB behind it where it isn't of bytes.

@@ -51,6 +51,7 @@ fn a_check_of_a_package_takes_no_option_of_the_measurement() {
         "--dtype f32",
         "--expert-cache 1GiB",
         "--memory-margin 20",
+        "--narrow-embedding",
         "--streams 8",
         "--prompt 32",
         "--tokens 32",
