@@ -14,6 +14,7 @@ use crate::speculation::Speculation;
 pub(crate) struct Answerer {
     pub(crate) engine: Engine,
     pub(crate) name: Device,
+    pub(crate) device: burn::tensor::Device,
     pub(crate) load_s: f64,
     pub(crate) cache_format: CacheFormat,
     /// Whether tokens are proposed to it.
@@ -41,6 +42,7 @@ impl Answerer {
         Ok(Self {
             engine,
             name: ready.name,
+            device: ready.device,
             load_s: ready.load_s,
             cache_format: room.format,
             speculates: speculation.is_some(),

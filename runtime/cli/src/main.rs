@@ -1,6 +1,6 @@
 //! The `moebius` command: devices, their diagnosis, demos, case verification, certificates, kernel emission, benchmarks, training,
-//! upcycling, conversion, downloads, packages, generation, conversation, serving, perplexity, and the command's own configuration,
-//! completions and manual.
+//! upcycling, conversion, downloads, packages, a search for faster options, generation, conversation, serving, perplexity, and the
+//! command's own configuration, completions and manual.
 
 mod answerer;
 mod args;
@@ -22,6 +22,7 @@ mod fetch;
 mod generate;
 mod hub;
 mod main_job;
+mod optimize;
 mod package;
 mod process;
 mod published;
@@ -132,6 +133,7 @@ fn run_command(cli: &Cli, command: &Command, screen: &mut Screen) -> Result<Outc
         Command::Convert(args) => convert::convert(args, screen),
         Command::Fetch(args) => fetch::run(args, screen),
         Command::Package(args) => package::run(args, screen),
+        Command::Optimize(args) => optimize::run(args, screen),
         Command::Generate(args) => generate::generate(args, screen),
         Command::Chat(args) => chat::run(args, screen),
         Command::Serve(args) => serve::run(args, screen),

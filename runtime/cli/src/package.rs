@@ -10,10 +10,11 @@ use moebius_weights::package::{
     self, Figures, Hardware, Hashing, ModelFacts, Package, PackageFacts, PackageWriter, Software,
     Use,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::args::{BenchEngineArgs, EngineArgs, ModelArgs, PackageArgs, TraceArgs};
+use crate::args::{BenchEngineArgs, EngineArgs, ModelArgs, PackageArgs, RequestsArgs, TraceArgs};
 use crate::bench::engine::{self, EngineRun};
+use crate::config;
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::hub::located;
@@ -24,7 +25,16 @@ use crate::screen::{BAD, DIM, GOOD, Outcome, Screen, one_line};
 pub(crate) fn run(args: &PackageArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     match (&args.verify, &args.model, &args.out) {
         (Some(folder), ..) => verify(folder, args.sha256.as_deref(), screen),
-        (None, Some(model), Some(out)) => make(args, model, out, screen),
+        (None, Some(model), Some(out)) => {
+            let engine = EngineArgs::at(args.place);
+            let bench = bench_args(engine, args.requests);
+            let package = make(model, bench, out, None, screen)?;
+            if let Some(package) = &package {
+                show(package, screen)?;
+            }
+            screen.object(&object(package.as_ref(), out))?;
+            Ok(Outcome::of(package.is_some()))
+        }
         _ => {
             let message = "expected --model and --out, or --verify";
             Err(CliError::usage(message, None))
@@ -47,7 +57,8 @@ fn verify(
     bar.finish_and_clear();
     match found {
         Ok(package) => {
-            result(&package, screen)?;
+            show(&package, screen)?;
+            screen.object(&object(Some(&package), folder))?;
             Ok(Outcome::Good)
         }
         Err(error) if error.is_fault() => {
@@ -68,34 +79,39 @@ fn verify(
     }
 }
 
-/// Makes a package: copies the files, loads the model from them, measures it, and writes the manifest.
-fn make(
-    args: &PackageArgs,
+/// Makes a package: copies the files, adds `settings` as the file of settings, loads the model from the copies, measures it as `bench` says, and
+/// writes the manifest. `None` where the tokens of a request depend on its company.
+pub(crate) fn make(
     model: &Path,
+    mut bench: BenchEngineArgs,
     out: &Path,
+    settings: Option<&str>,
     screen: &mut Screen,
-) -> Result<Outcome, CliError> {
+) -> Result<Option<Package>, CliError> {
     let place = model_at(&located(model)?)?;
     let files = ModelFiles::at(&place)?;
-    let packed = packed(&files, &place)?;
+    let mut packed = packed(&files, &place)?;
     let facts = facts(&files, name(model)?);
     drop(files);
     let mut writer = PackageWriter::begin(out)?;
+    packed.retain(|(_, path)| settings.is_none() || path != config::HERE);
     copy(&mut writer, &packed, screen)?;
-    let bench = bench_args(args, writer.folder());
+    if let Some(settings) = settings {
+        writer.add_bytes(settings.as_bytes(), config::HERE)?;
+    }
+    bench.model.model = Some(writer.folder().to_owned());
     let source = Source::open(bench.model.model.as_deref())?;
     let measured = engine::measure(&bench, &source, screen)?;
     drop(source);
     if !measured.verified() {
         screen.line("the tokens of a request depend on its company: no figures, no package")?;
-        screen.object(&json!({ "folder": out.display().to_string(), "verified": false }))?;
-        return Ok(Outcome::Negative);
+        return Ok(None);
     }
     let package = writer.finish(PackageFacts {
         model: facts,
         run: Use {
             device: measured.device.to_string(),
-            dtype: args.place.dtype.option().to_owned(),
+            dtype: bench.engine.place.dtype.option().to_owned(),
         },
         hardware: hardware(&measured)?,
         figures: figures(&bench, &measured),
@@ -103,8 +119,7 @@ fn make(
             moebius: env!("CARGO_PKG_VERSION").to_owned(),
         },
     })?;
-    result(&package, screen)?;
-    Ok(Outcome::Good)
+    Ok(Some(package))
 }
 
 /// The files to pack, each with its path in the package.
@@ -183,17 +198,15 @@ fn copy(
     Ok(())
 }
 
-/// The benchmark of the model in `folder`.
-fn bench_args(args: &PackageArgs, folder: &Path) -> BenchEngineArgs {
+/// A benchmark by these requests, of a model that isn't named yet.
+pub(crate) fn bench_args(engine: EngineArgs, requests: RequestsArgs) -> BenchEngineArgs {
     BenchEngineArgs {
-        model: ModelArgs {
-            model: Some(folder.to_owned()),
-        },
-        engine: EngineArgs::at(args.place),
-        streams: args.streams,
-        prompt: args.prompt,
-        tokens: args.tokens,
-        known: args.known,
+        model: ModelArgs { model: None },
+        engine,
+        streams: requests.streams,
+        prompt: requests.prompt,
+        tokens: requests.tokens,
+        known: requests.known,
         trace: TraceArgs::default(),
     }
 }
@@ -230,7 +243,7 @@ fn figures(bench: &BenchEngineArgs, measured: &EngineRun) -> Figures {
 }
 
 /// Shows a package that is as it should be.
-fn result(package: &Package, screen: &mut Screen) -> Result<(), CliError> {
+pub(crate) fn show(package: &Package, screen: &mut Screen) -> Result<(), CliError> {
     let manifest = &package.manifest;
     let (model, figures) = (&manifest.model, &manifest.figures);
     screen.line(&format!(
@@ -266,13 +279,20 @@ fn result(package: &Package, screen: &mut Screen) -> Result<(), CliError> {
             "  no licence: the model's folder has none, find out under which terms it may be used";
         screen.line(&screen.paint(DIM, said))?;
     }
-    screen.line(&format!("  sha256 {}", package.fingerprint))?;
-    screen.object(&json!({
+    screen.line(&format!("  sha256 {}", package.fingerprint))
+}
+
+/// A package for JSON; without one, that none was made in the folder.
+pub(crate) fn object(package: Option<&Package>, folder: &Path) -> Value {
+    let Some(package) = package else {
+        return json!({ "folder": folder.display().to_string(), "verified": false });
+    };
+    json!({
         "folder": package.folder.display().to_string(),
         "verified": true,
         "sha256": package.fingerprint,
-        "manifest": manifest,
-    }))
+        "manifest": package.manifest,
+    })
 }
 
 #[cfg(test)]

@@ -71,6 +71,7 @@ fn help_and_version_are_results() {
         "convert --help",
         "fetch --help",
         "generate --help",
+        "optimize --help",
         "--version",
     ] {
         let output = command(line);
@@ -119,6 +120,9 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         "fetch org/name:",
         "fetch org/name --revision ../x",
         "convert --model x --out y --granularity 0x4",
+        "optimize --model x",
+        "optimize --model x --out y --level bold",
+        "optimize --model x --out y --budget=-1",
         "emit --kernel k",
         "--device flex devices",
         "--colour never",
@@ -667,7 +671,7 @@ fn an_engine_gives_the_same_tokens_in_company() {
     }
     let output = command("bench engine --device flex --streams 100000 --prompt 1000");
     assert_eq!(output.status.code(), Some(2));
-    assert!(error_lines(&output)[0].contains("all of the bundled text"));
+    assert!(error_lines(&output)[0].contains("all of the sample text"));
 }
 
 #[test]

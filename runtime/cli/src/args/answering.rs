@@ -20,8 +20,14 @@ pub(crate) enum CachePrecision {
 }
 
 impl CachePrecision {
+    /// The value of `--kv-cache-dtype` that stands for it.
+    pub(crate) fn option(self) -> &'static str {
+        let named = CACHE_PRECISIONS.iter().find(|(_, _, of)| *of == self);
+        named.map_or("", |(name, ..)| *name)
+    }
+
     /// The format for a model that computes in `precision`.
-    fn format(self, precision: ModelPrecision) -> CacheFormat {
+    pub(crate) fn format(self, precision: ModelPrecision) -> CacheFormat {
         match (self, precision) {
             (Self::Given(format), _) => format,
             (Self::Auto, ModelPrecision::F16) => CacheFormat::F16,
@@ -58,7 +64,7 @@ pub(crate) struct EngineArgs {
     pub(crate) place: PlaceArgs,
     /// What the cache keeps keys and values in.
     #[arg(long, value_name = "T", default_value = "auto", value_parser = named(CACHE_PRECISIONS))]
-    kv_cache_dtype: CachePrecision,
+    pub(crate) kv_cache_dtype: CachePrecision,
     #[command(flatten)]
     pub(crate) speculation: SpeculationArgs,
 }

@@ -5,6 +5,7 @@ mod bench;
 mod config;
 mod fetch;
 mod generate;
+mod optimize;
 mod package;
 mod serve;
 mod train;
@@ -18,7 +19,7 @@ use moebius_benches::options::{FORMATS, Named, named};
 use moebius_device::Device;
 use moebius_host::Simd;
 
-pub(crate) use answering::{EngineArgs, FormArgs, SpeculationArgs};
+pub(crate) use answering::{CachePrecision, EngineArgs, FormArgs, SpeculationArgs};
 pub(crate) use bench::{
     BenchArgs, BenchChartArgs, BenchCommand, BenchEngineArgs, BenchMoeArgs, How,
 };
@@ -28,7 +29,8 @@ pub(crate) use generate::{
     ChatArgs, DeviceArgs, GenerateArgs, LogitsArgs, ModelArgs, ModelPrecision, PerplexityArgs,
     PlaceArgs, PromptArgs,
 };
-pub(crate) use package::PackageArgs;
+pub(crate) use optimize::{Goal, Level, OptimizeArgs};
+pub(crate) use package::{PackageArgs, RequestsArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use train::{TrainArgs, UpcycleArgs};
 pub(crate) use validate::{
@@ -196,6 +198,13 @@ pub(crate) enum Command {
     /// from the package and measured before the package appears. `--verify` finds a changed, missing or additional byte.
     #[command(verbatim_doc_comment)]
     Package(PackageArgs),
+    /// Find options with which a published model is faster or smaller here, and make a package with them
+    ///
+    /// Tries one change after the other against the best so far: what is computed in, FP8 weights, the cache's format, a narrow
+    /// embedding, proposed tokens. A change stays if it saves 5 % beyond the noise and its result is as near f32's as the level asks;
+    /// otherwise the reason is told, with the layer and the part of the model that is the first to be too far away.
+    #[command(verbatim_doc_comment)]
+    Optimize(OptimizeArgs),
     /// Go on with a text by a published model
     ///
     /// Reads a folder as Hugging Face has them, or a GGUF file. Whatever in it is unsupported, missing or doesn't fit is one error

@@ -35,16 +35,23 @@ pub(crate) struct PackageArgs {
     pub(crate) sha256: Option<String>,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) requests: RequestsArgs,
+}
+
+/// The requests of a measurement.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct RequestsArgs {
     /// Requests of the measurement.
     #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
     pub(crate) streams: usize,
-    /// Tokens of each prompt, of the bundled text.
+    /// Tokens of each prompt, of the sample text.
     #[arg(long, value_name = "N", default_value = "32", value_parser = positive)]
     pub(crate) prompt: usize,
     /// Tokens of each answer.
     #[arg(long, value_name = "N", default_value = "32", value_parser = positive)]
     pub(crate) tokens: usize,
-    /// Tokens of the beginning that is known when the first token is timed.
+    /// Tokens of the beginning that is known when the package's first token is timed.
     #[arg(long, value_name = "N", default_value = "256", value_parser = positive)]
     pub(crate) known: usize,
 }

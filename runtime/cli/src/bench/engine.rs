@@ -94,14 +94,13 @@ pub(crate) fn measure(
     source: &Source,
     screen: &mut Screen,
 ) -> Result<EngineRun, CliError> {
-    let ids = tokens(args, source)?;
+    let text = Text::bundled();
+    let text = String::from_utf8_lossy(text.bytes());
+    let streams = args.streams.saturating_mul(args.prompt);
+    let needed = streams.max(args.known.saturating_add(2 * BEHIND));
+    let ids = tokens(source, &text, needed)?;
     let answerer = Answerer::open(&args.engine, source, room(args), screen)?;
-    let mut bench = Bench {
-        args,
-        engine: answerer.engine,
-        ids,
-        prompts: 0,
-    };
+    let mut bench = Bench::new(args, answerer.engine, ids);
     bench.engine.propose_at_most(0);
     let (streams, known) = (bench.streams()?, bench.known()?);
     let proposed = answerer.speculates.then(|| bench.proposed()).transpose()?;
@@ -115,17 +114,13 @@ pub(crate) fn measure(
     })
 }
 
-/// Tokens of the bundled text; an error if they are fewer than the prompts need.
-fn tokens(args: &BenchEngineArgs, source: &Source) -> Result<Vec<u32>, CliError> {
-    let text = Text::bundled();
-    let text = String::from_utf8_lossy(text.bytes());
-    let ids = source.tokenizer.encode(&text, false)?;
-    let streams = args.streams.saturating_mul(args.prompt);
-    let needed = streams.max(args.known.saturating_add(2 * BEHIND));
+/// Tokens of the sample text; an error if they are fewer than the prompts need.
+pub(crate) fn tokens(source: &Source, text: &str, needed: usize) -> Result<Vec<u32>, CliError> {
+    let ids = source.tokenizer.encode(text, false)?;
     if ids.len() < needed {
         let have = ids.len();
         let message = format!(
-            "expected prompts of {have} tokens at most, all of the bundled text, got {needed}"
+            "expected prompts of {have} tokens at most, all of the sample text, got {needed}"
         );
         return Err(CliError::usage(message, Some("fewer or shorter prompts")));
     }
@@ -133,7 +128,7 @@ fn tokens(args: &BenchEngineArgs, source: &Source) -> Result<Vec<u32>, CliError>
 }
 
 /// Engine options with room for all requests at the same time, from the start.
-fn room(args: &BenchEngineArgs) -> EngineOptions {
+pub(crate) fn room(args: &BenchEngineArgs) -> EngineOptions {
     // A request's last page may be partly filled, and one more page is to spare.
     let whole = |tokens: usize| tokens.saturating_add(2 * PAGE);
     let of_request = whole(args.prompt.saturating_add(args.tokens));
@@ -213,39 +208,49 @@ impl Pair {
 
 /// Seconds and tokens of some requests, in the order in which they were added.
 #[derive(Default)]
-struct Run {
-    seconds: f64,
-    said: Vec<Vec<u32>>,
+pub(crate) struct Run {
+    pub(crate) seconds: f64,
+    pub(crate) said: Vec<Vec<u32>>,
 }
 
 /// An engine, and the tokens that its prompts are made of.
-struct Bench<'a> {
+pub(crate) struct Bench<'a> {
     args: &'a BenchEngineArgs,
-    engine: Engine,
+    pub(crate) engine: Engine,
     ids: Vec<u32>,
     /// Counter that salts the prompts, so that the engine's cache knows only those with the same count.
     prompts: u64,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    pub(crate) fn new(args: &'a BenchEngineArgs, engine: Engine, ids: Vec<u32>) -> Self {
+        Self {
+            args,
+            engine,
+            ids,
+            prompts: 0,
+        }
+    }
+
     /// Times the same requests one by one, then together.
-    fn streams(&mut self) -> Result<Pair, CliError> {
+    pub(crate) fn streams_once(&mut self) -> Result<[Run; 2], CliError> {
         let (count, prompt, tokens) = (self.args.streams, self.args.prompt, self.args.tokens);
-        Pair::measure(|| {
-            let mut alone = Run::default();
-            self.prompts += 1;
-            for at in 0..count {
-                let request = self.request(at * prompt..(at + 1) * prompt, tokens);
-                let one = self.answer(vec![request])?;
-                alone.seconds += one.seconds;
-                alone.said.extend(one.said);
-            }
-            self.prompts += 1;
-            let requests =
-                (0..count).map(|at| self.request(at * prompt..(at + 1) * prompt, tokens));
-            let requests = requests.collect();
-            Ok([alone, self.answer(requests)?])
-        })
+        let mut alone = Run::default();
+        self.prompts += 1;
+        for at in 0..count {
+            let request = self.request(at * prompt..(at + 1) * prompt, tokens);
+            let one = self.answer(vec![request])?;
+            alone.seconds += one.seconds;
+            alone.said.extend(one.said);
+        }
+        self.prompts += 1;
+        let requests = (0..count).map(|at| self.request(at * prompt..(at + 1) * prompt, tokens));
+        let requests = requests.collect();
+        Ok([alone, self.answer(requests)?])
+    }
+
+    fn streams(&mut self) -> Result<Pair, CliError> {
+        Pair::measure(|| self.streams_once())
     }
 
     /// Times the first token of a new prompt, then of a prompt whose beginning the cache knows.

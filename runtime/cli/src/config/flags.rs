@@ -128,7 +128,12 @@ impl Flag<'_> {
     /// Whether the flag's value is a number that may have decimals.
     pub(super) fn is_decimal(&self) -> bool {
         let read = self.arg.get_value_parser().type_id();
-        read == TypeId::of::<f32>() || read == TypeId::of::<Duration>()
+        let decimals = [
+            TypeId::of::<f32>(),
+            TypeId::of::<f64>(),
+            TypeId::of::<Duration>(),
+        ];
+        decimals.iter().any(|of| read == *of)
     }
 
     /// The words of a command line that give the flag these values.

@@ -33,7 +33,7 @@ const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const COLLECTOR_OF_TRACES: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 
 /// The file in the working folder.
-const HERE: &str = "moebius.toml";
+pub(crate) const HERE: &str = "moebius.toml";
 
 /// The file in the user's folder of configurations.
 const OF_USER: &str = "moebius/config.toml";

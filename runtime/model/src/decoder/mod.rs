@@ -258,6 +258,10 @@ impl Model {
         let some = !served.routing.is_empty();
         let routes = some.then(|| Routes::read(&self.spec, &served.routing));
         let routes = routes.transpose()?;
+        let places = Places {
+            longest,
+            ..whole(&tokens)
+        };
         let given = Given {
             routes: routes.as_ref(),
             values: Some(&states),

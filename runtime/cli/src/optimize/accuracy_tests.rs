@@ -1,0 +1,154 @@
+//! A candidate with a wrong scale in one layer is refused by the name of the layer and the part, however fast it is.
+
+use std::path::Path;
+
+use super::*;
+use crate::args::{Goal, Level, ModelPrecision};
+use crate::error::CliError;
+use crate::optimize::plan::Plan;
+use crate::optimize::search::{Figures, Lab, Turns, Verdict, Wanted, search};
+use moebius_benches::timing::Timing;
+use moebius_model::decoder::{Place, Slot, Values};
+use moebius_model::load::{FileValues, LoadOptions, ModelFiles};
+
+/// Tokens of the tiny decoders.
+const IDS: [u32; 12] = [3, 14, 15, 9, 26, 5, 35, 8, 9, 79, 32, 38];
+
+/// The values of a model's files, with those of one place under a scale that is wrong by twelve powers of two.
+struct Planted<'a> {
+    files: FileValues<'a>,
+    place: Place,
+}
+
+impl Values for Planted<'_> {
+    fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
+        let mut values = self.files.values(place)?;
+        if place == self.place {
+            values.iter_mut().for_each(|value| *value *= 4096.0);
+        }
+        Ok(values)
+    }
+
+    fn own_head(&self) -> Option<bool> {
+        self.files.own_head()
+    }
+}
+
+/// A lab in which every plan but that of bf16 is a hundred times as fast as the default one, and that of FP8 has the planted scale.
+struct Bent<'a> {
+    files: &'a ModelFiles,
+    place: Place,
+    judge: Judge,
+}
+
+impl Lab for Bent<'_> {
+    type Ready = (Plan, Model);
+
+    fn load(&mut self, plan: Plan) -> Result<(Plan, Model), CliError> {
+        let device = &self.judge.device;
+        let model = if plan.dtype == ModelPrecision::Fp8 {
+            let mut planted = Planted {
+                files: self.files.values(),
+                place: self.place,
+            };
+            Model::of_values(self.files.spec(), &mut planted, device)
+        } else {
+            self.files.load(device, LoadOptions::default(), &mut |_| ())
+        };
+        Ok((plan, model?))
+    }
+
+    fn judge(
+        &mut self,
+        (plan, model): &(Plan, Model),
+        budget: Budget,
+    ) -> Result<Accuracy, CliError> {
+        Ok(self.judge.judge(model, plan.format(), budget)?)
+    }
+
+    fn measure(
+        &mut self,
+        (best, _): &mut (Plan, Model),
+        (other, _): &mut (Plan, Model),
+    ) -> Result<Turns, CliError> {
+        let figures = |plan: Plan| {
+            let fast = plan != Plan::default() && plan.dtype != ModelPrecision::Bf16;
+            let timing = Timing::of(&mut [if fast { 0.01 } else { 1.0 }]);
+            Figures {
+                alone: timing,
+                together: timing,
+                bytes: 1,
+            }
+        };
+        Ok(Turns {
+            best: figures(*best),
+            other: figures(*other),
+            same_tokens: true,
+            verified: true,
+        })
+    }
+}
+
+#[test]
+fn a_wrong_scale_is_refused_by_its_layer_and_part() {
+    let device = Device::flex();
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    for (name, layer, slot, expected) in [
+        ("decoder_olmoe", 1, Slot::ExpertsOut, "layer 1, experts: "),
+        ("decoder_olmoe", 2, Slot::Router, "layer 2, router: "),
+        ("decoder_llama", 1, Slot::Out, "layer 1, attention: "),
+        (
+            "decoder_llama",
+            0,
+            Slot::DenseOut,
+            "layer 0, feed-forward network: ",
+        ),
+    ] {
+        let files = ModelFiles::open(&cases.join(name)).unwrap();
+        let load = || files.load(&device, LoadOptions::default(), &mut |_| ());
+        let best = load().unwrap();
+        let mut lab = Bent {
+            judge: Judge::new(&best, &IDS, &device).unwrap(),
+            place: Place { layer, slot },
+            files: &files,
+        };
+        let (level, goal) = (Level::Balanced, Goal::Latency);
+        let budget = Budget::of(level, None);
+        let wanted = Wanted {
+            level,
+            goal,
+            budget,
+        };
+        let (plan, trials) = search(&mut lab, (Plan::default(), best), wanted);
+        let refused = trials
+            .iter()
+            .find(|trial| trial.change.flag() == "--dtype fp8");
+        let refused = refused.unwrap();
+        let Verdict::Inaccurate(said) = &refused.verdict else {
+            panic!("{name}, {slot:?}: {refused:?}");
+        };
+        assert!(said.starts_with(expected), "{name}: {said}");
+        assert!(refused.turns.is_none());
+        // What is as it should be was kept: the first change.
+        assert_eq!(plan.dtype, ModelPrecision::F16);
+        let first = trials[0].accuracy.as_ref().unwrap();
+        assert!(first.perplexity.unwrap().abs() < 0.001, "{first:?}");
+    }
+}
+
+/// A cache in FP8 is seen by both measures, although the model is the same.
+#[test]
+fn the_format_of_the_cache_counts() {
+    let device = Device::flex();
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let files = ModelFiles::open(&cases.join("decoder_olmoe")).unwrap();
+    let model = files.load(&device, LoadOptions::default(), &mut |_| ());
+    let (model, budget) = (model.unwrap(), Budget::of(Level::Aggressive, None));
+    let judge = Judge::new(&model, &IDS, &device).unwrap();
+    let exact = judge.judge(&model, CacheFormat::F32, budget).unwrap();
+    assert_eq!(exact.furthest().unwrap().relative_l2, Some(0.0));
+    assert_eq!(exact.perplexity, Some(0.0));
+    let rounded = judge.judge(&model, CacheFormat::E4m3, budget).unwrap();
+    assert!(rounded.furthest().unwrap().relative_l2.unwrap() > 1e-4);
+    assert_ne!(rounded.perplexity, Some(0.0));
+}

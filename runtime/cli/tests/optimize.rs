@@ -1,0 +1,117 @@
+//! Tests of `moebius optimize` as a program, on `flex`, with a tiny decoder of transformers.
+#![cfg(feature = "flex")]
+#![allow(
+    clippy::expect_used,
+    reason = "a test that cannot set itself up has failed"
+)]
+
+mod published;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use published::model;
+use serde_json::Value;
+
+const REQUESTS: &str =
+    "--device flex --prompt-file text.txt --streams 2 --prompt 6 --tokens 3 --known 12";
+
+fn moebius(line: &str, folder: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    // Behind `config show` it would be a flag of the command that is shown.
+    command.arg("--json").args(line.split(' '));
+    let output = command.current_dir(folder).output();
+    output.expect("the binary starts")
+}
+
+fn object(output: &Output) -> Value {
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+/// Writes a sample text of the tiny models' words into a folder.
+fn write_text(folder: &Path) {
+    let words = (0..60).map(|place| format!("w{}", place * place % 199));
+    let words: Vec<String> = words.collect();
+    fs::write(folder.join("text.txt"), words.join(" ")).expect("written");
+}
+
+fn flags(found: &Value) -> Vec<&str> {
+    let trials = found["trials"].as_array().expect("a list").iter();
+    trials
+        .filter_map(|trial| trial["change"].as_str())
+        .collect()
+}
+
+#[test]
+fn less_memory_is_found_and_packed_with_its_options() {
+    let folder = model();
+    write_text(folder.path());
+    // The tiny model's weights are drawn, so that its likelihoods change by more than a trained model's.
+    let line = format!("optimize --model . --out found --goal memory --budget 5 {REQUESTS}");
+    let found = object(&moebius(&line, folder.path()));
+    let tried = flags(&found);
+    assert_eq!(tried[..3], ["--dtype f16", "--dtype bf16", "--dtype fp8"]);
+    assert!(!tried.contains(&"--speculate ngram"), "{tried:?}");
+    let kept = found["trials"].as_array().expect("a list").iter();
+    let kept: Vec<&Value> = kept.filter(|trial| trial["kept"] == true).collect();
+    // Half of the bytes of f32, if nothing else.
+    assert!(!kept.is_empty(), "{found}");
+    for trial in kept {
+        let bytes = |of: &str| trial[of]["bytes"].as_f64().expect("a number");
+        assert!(bytes("after") <= 0.95 * bytes("before"), "{trial}");
+        for figure in ["alone_ms", "together_ms"] {
+            let ms = trial["after"][figure].as_f64();
+            assert!(ms.is_some_and(|ms| ms > 0.0), "{trial}");
+        }
+        let growth = trial["accuracy"]["perplexity_growth"].as_f64();
+        assert!(growth.is_some_and(|growth| growth <= 0.05), "{trial}");
+        let far = trial["accuracy"]["furthest"]["relative_l2"].as_f64();
+        assert!(far.is_some_and(|far| far > 0.0 && far <= 0.1), "{trial}");
+    }
+    let dtype = found["chosen"]["dtype"].as_str().expect("a text");
+    assert_ne!(dtype, "f32");
+    assert_eq!(found["package"]["manifest"]["run"]["dtype"], dtype);
+    object(&moebius("package --verify found", folder.path()));
+
+    let file = "--config found/moebius.toml";
+    let shown = object(&moebius(
+        &format!("config show {file} serve"),
+        folder.path(),
+    ));
+    assert_eq!(shown["serve"]["dtype"]["value"], dtype);
+    let line = format!("generate {file} --device flex --model found --prompt w3 --max-tokens 4");
+    let answer = object(&moebius(&line, folder.path()));
+    assert!(answer["ids"].is_array(), "{answer}");
+
+    let again = moebius(
+        &format!("optimize --model . --out found {REQUESTS}"),
+        folder.path(),
+    );
+    assert_eq!(again.status.code(), Some(2), "{again:?}");
+}
+
+#[test]
+fn the_smallest_level_changes_no_likeliest_token() {
+    let folder = model();
+    write_text(folder.path());
+    let level = "optimize --model . --out found --level conservative --budget 0.05";
+    let found = object(&moebius(&format!("{level} {REQUESTS}"), folder.path()));
+    let tried = flags(&found);
+    assert!(
+        tried.iter().all(|flag| !flag.starts_with("--dtype")),
+        "{tried:?}"
+    );
+    assert_eq!(tried.last(), Some(&"--speculate ngram"));
+    for trial in found["trials"].as_array().expect("a list") {
+        let other = &trial["accuracy"]["first_other_token"];
+        assert!(trial["kept"] == false || other.is_null(), "{trial}");
+        if trial["change"] == "--speculate ngram" {
+            assert_eq!(trial["same_tokens"], true, "{trial}");
+        }
+    }
+    assert_eq!(found["budget"]["perplexity"], 0.0005);
+    assert_eq!(found["chosen"]["dtype"], "f32");
+    assert_eq!(found["package"]["verified"], true);
+}
