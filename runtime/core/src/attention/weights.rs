@@ -6,10 +6,7 @@ use crate::Error;
 use crate::device::largest_buffer;
 use burn::tensor::{Bool, Tensor};
 use moebius_ops::Mismatch;
-
-/// Columns of the identity matrix in a call. Drivers in software end a loop after 65535 rounds, of which an attention takes some for each key
-/// and column.
-const COLUMNS: usize = 64;
+use moebius_ops::attention::MAX_HEAD_DIM;
 
 impl Attend {
     /// The most bytes that [`weights`](Self::weights) computes; the largest buffer of the device bounds them, too.
@@ -20,7 +17,7 @@ impl Attend {
     /// have 0. Without a dropout the sum over a query's keys is 1, less what goes to its sink, and 0 if the query sees no key.
     ///
     /// This is for looking at an attention: it makes the matrix that `forward` never has. The weights are what `forward` computes with an
-    /// identity matrix for the values, 64 of its columns in each of ⌈Skv / 64⌉ attentions over all keys, so that every rule and its gradient
+    /// identity matrix for the values, 256 of its columns in each of ⌈Skv / 256⌉ attentions over all keys, so that every rule and its gradient
     /// counts as it does there, on every device. In f32 they have the few roundings of a softmax. In f16 and bf16 they are rounded to that
     /// type, and twice where matrix instructions multiply weights by values: as a factor, and as a result. For a part of a large attention
     /// give some of the queries or heads, and with queries that aren't the last ones their [`position`](Self::position).
@@ -61,8 +58,8 @@ impl Attend {
         if shape.contains(&0) {
             return Ok(Tensor::zeros(shape, (&device, dtype)));
         }
-        let parts = (0..keys).step_by(COLUMNS).map(|from| {
-            let columns = COLUMNS.min(keys - from);
+        let parts = (0..keys).step_by(MAX_HEAD_DIM).map(|from| {
+            let columns = MAX_HEAD_DIM.min(keys - from);
             let others = Tensor::<2, Bool>::diag_mask([keys, columns], -(from as i64), &device);
             let ones = Tensor::<2>::ones([keys, columns], (&device, dtype));
             let identity = ones.mask_fill(others, 0.0).unsqueeze::<4>();
