@@ -123,6 +123,10 @@ impl<'a> Given<'a> {
     }
 }
 
+/// Multiply-adds of the head below which a pass is small: its kernels are done before the host has launched the next ones, so that the host
+/// never fills the queue of CubeCL's CPU runtime, and to wait for an empty one would only take time.
+const SMALL: usize = 1 << 18;
+
 /// Places of whole sequences `tokens` \[B, S\].
 fn whole(tokens: &Tensor<2, Int>) -> Places {
     let [sequences, length] = tokens.dims();
@@ -440,6 +444,7 @@ impl Model {
         keep(given.states.as_deref_mut(), &x);
         let mut routing = Vec::new();
         let layers = given.layers.unwrap_or(self.blocks.len());
+        let small = self.of_head(places.first.len() * places.tokens) < SMALL;
         for (number, block) in self.blocks.iter().enumerate().take(layers) {
             let of_layer = given.cache.as_mut();
             let of_layer = of_layer.map(|(cache, new)| cache.layer(number, new));
@@ -455,7 +460,9 @@ impl Model {
                 None => y,
             };
             routing.extend(chosen);
-            moebius::keep_pace(&device)?;
+            if !small {
+                moebius::keep_pace(&device)?;
+            }
         }
         Ok((x, routing))
     }
