@@ -185,6 +185,11 @@ pub(crate) fn features(capability: &Capability) -> String {
     }
 }
 
+/// The operating system and the architecture that the program is built for.
+pub(crate) fn system() -> String {
+    format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
+}
+
 /// A number of bytes, in the unit that leaves one to four digits.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::args::{BenchEngineArgs, EngineArgs, ModelArgs, PackageArgs, RequestsArgs, TraceArgs};
 use crate::bench::engine::{self, EngineRun};
 use crate::config;
-use crate::devices::bytes;
+use crate::devices::{bytes, system};
 use crate::error::CliError;
 use crate::hub::located;
 use crate::published::Source;
@@ -222,7 +222,7 @@ fn hardware(measured: &EngineRun) -> Result<Hardware, CliError> {
         driver: capability.driver,
         memory_bytes: capability.memory.map(|memory| memory.total),
         processors: usize::from(processors) as u64,
-        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        system: system(),
     })
 }
 

@@ -73,7 +73,7 @@ fn first_bits(want: &Computation, got: &Computation, distances: &[Distance]) -> 
 
 /// A table of all parts.
 fn table(distances: &[Distance], limits: Limits) -> Table {
-    let mut table = Table::new("part | distance | ulps | judged | flips").right(&[1, 2, 3]);
+    let mut table = Table::new(pages::PARTS).right(&[1, 2, 3]);
     for distance in distances {
         let style = if distance.is_near(limits) {
             Style::new()

@@ -17,6 +17,7 @@ use moebius_model::computation::Limits;
 use crate::args::{AnswerArgs, Devices, ValidateArgs, ValidateCommand, ValidateMergeArgs};
 use crate::bundled;
 use crate::certificate::{Certificate, Found, Machine, Subject, Tested, Verdict};
+use crate::devices::system;
 use crate::error::CliError;
 use crate::report::Report;
 use crate::resolve::resolve;
@@ -126,7 +127,7 @@ fn tested(name: Device, check: &mut Check<'_>) -> Tested {
         adapter: capability.as_ref().map(|of| of.name.clone()),
         driver: capability.and_then(|of| of.driver),
         machine: Machine {
-            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            system: system(),
             processors: processors as u64,
         },
         seconds,

@@ -10,7 +10,7 @@ use crate::devices::bytes;
 pub(super) const HEADINGS: &str =
     "device | adapter | machine | seconds | memory | furthest | bits of the first | answer";
 /// Headings of [`part`].
-const PARTS: &str = "part | distance | ulps | judged | flips";
+pub(super) const PARTS: &str = "part | distance | ulps | judged | flips";
 
 /// Style of the page on a light screen and on a dark one.
 const STYLE: &str = "\
