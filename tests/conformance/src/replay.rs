@@ -1,13 +1,14 @@
 //! Recorded experts in place of a router's choice: the bits of the recorded forward, the formula for other experts, gradients.
 
+use crate::routers::grouped;
 use crate::tensors::{doubles, floats, mask, random, words};
 use burn::module::Module;
 use burn::tensor::Tensor;
 use moebius::ErrorKind;
 use moebius::moe::switching::HostLayer;
 use moebius::moe::{
-    ChosenExperts, ExpertChoiceConfig, Groups, HashConfig, MoeConfig, MoeLayer, RouteConfig,
-    RouterConfig, Score, SigmoidBiasConfig, SwitchConfig,
+    ChosenExperts, ExpertChoiceConfig, HashConfig, MoeConfig, MoeLayer, RouteConfig, RouterConfig,
+    Score, SigmoidBiasConfig, SwitchConfig,
 };
 use moebius_tests::gradients::filled;
 use moebius_tests::refusal::assert_refused;
@@ -30,22 +31,12 @@ fn routers() -> Vec<RouterConfig> {
         softmax_after_topk: true,
         ..route
     };
-    let grouped = RouteConfig {
-        groups: Some(Groups {
-            count: 4,
-            chosen: 2,
-            best: 2,
-        }),
-        scale: 2.5,
-        score: Score::Sigmoid,
-        ..route
-    };
     vec![
         route.into(),
         raw.into(),
         after.into(),
         RouterConfig::SigmoidBias(SigmoidBiasConfig {
-            route: grouped,
+            route: grouped(route),
             ..SigmoidBiasConfig::default()
         }),
         RouterConfig::Switch(SwitchConfig { jitter: 0.0 }),

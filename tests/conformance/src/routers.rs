@@ -25,9 +25,9 @@ fn batch(seed: u64) -> Vec<f32> {
     Rng::new(seed).vec(TOKENS * HIDDEN, 1.5)
 }
 
-/// One of each router, without randomness.
-fn routers() -> Vec<RouterConfig> {
-    let grouped = RouteConfig {
+/// `route` by sigmoids of the logits, for experts in four groups of which two can be chosen.
+pub(crate) fn grouped(route: RouteConfig) -> RouteConfig {
+    RouteConfig {
         groups: Some(Groups {
             count: 4,
             chosen: 2,
@@ -35,8 +35,13 @@ fn routers() -> Vec<RouterConfig> {
         }),
         scale: 2.5,
         score: Score::Sigmoid,
-        ..RouteConfig::default()
-    };
+        ..route
+    }
+}
+
+/// One of each router, without randomness.
+fn routers() -> Vec<RouterConfig> {
+    let grouped = grouped(RouteConfig::default());
     vec![
         RouterConfig::default(),
         RouterConfig::Switch(SwitchConfig { jitter: 0.0 }),
