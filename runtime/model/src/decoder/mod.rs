@@ -252,10 +252,10 @@ impl Model {
             return self.forward(tokens);
         }
         let plain = tokens.clone().inner();
-        let inner = self.valid();
-        let served = inner.served_with_states(plain, (format, longest), None)?;
-        let (states, served) = (served.states, served.logits);
-        if !self.embedding.val().is_autodiff() {
+        let (trains, mut states) = (self.embedding.val().is_autodiff(), States::new());
+        let kept = trains.then_some(&mut states);
+        let served = self.valid().served(plain, (format, longest), None, kept)?;
+        if !trains {
             return Ok(served);
         }
         let some = !served.routing.is_empty();
@@ -288,13 +288,26 @@ impl Model {
         (format, longest): (CacheFormat, usize),
         routes: Option<&Routes>,
     ) -> Result<WithStates, Error> {
+        let mut states = States::new();
+        let logits = self.served(tokens, (format, longest), routes, Some(&mut states))?;
+        Ok(WithStates { states, logits })
+    }
+
+    /// Does what [`served_with_states`](Self::served_with_states) does, and keeps x in `states`, if they are given.
+    fn served(
+        &self,
+        tokens: Tensor<2, Int>,
+        (format, longest): (CacheFormat, usize),
+        routes: Option<&Routes>,
+        states: Option<&mut States>,
+    ) -> Result<Logits, Error> {
         let [sequences, length] = tokens.dims();
         if let Some(routes) = routes {
             routes.check(&self.spec, sequences * length)?;
         }
         let pages = Pages::paged(sequences, sequences * length.div_ceil(BLOCK), length)?;
         let cache = Cache::new(&self.spec, pages, format, &tokens.device())?;
-        let (mut cache, mut states) = (cache.up_to(longest), States::new());
+        let mut cache = cache.up_to(longest);
         let step = cache.extend(&vec![length; sequences])?;
         let places = Places {
             longest,
@@ -302,11 +315,10 @@ impl Model {
         };
         let given = Given {
             routes,
-            states: Some(&mut states),
+            states,
             ..Given::cached(&mut cache, step)
         };
-        let logits = self.run(tokens, &places, given)?;
-        Ok(WithStates { states, logits })
+        self.run(tokens, &places, given)
     }
 
     /// Computes the logits \[V\] of the token after all of `ids`, and reads them from the device.
