@@ -164,7 +164,7 @@ impl Batch {
             x: self.buffer(x),
             segments: Some(self.segments(plan.tile_rows())?),
             weights: self.buffer(&self.weights),
-            scales: None,
+            scales_or_places: None,
             bias: None,
             out: self.client.empty(len * 4),
         };

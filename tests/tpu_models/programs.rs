@@ -197,7 +197,7 @@ fn fp8(element: ElementType) -> Program {
     let linear = GroupedGemm::Fp8Linear(grouped_gemm::Problem {
         element: float(element),
         bias: true,
-        fp8: Some(Fp8Scheme {
+        stored: grouped_gemm::Stored::Fp8(Fp8Scheme {
             format: Fp8Format::E4M3,
             granularity: Granularity::Row,
         }),

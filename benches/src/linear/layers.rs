@@ -13,7 +13,7 @@ use moebius::Error;
 use moebius::fp8::{ActivationScaling, Quantizer, Weight};
 use moebius::nn::Linear;
 use moebius_device::{Capability, memory_in_use};
-use moebius_ops::grouped_gemm::Problem;
+use moebius_ops::grouped_gemm::{Problem, Stored};
 use moebius_ops::scaling::Fp8Scheme;
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan};
 use serde::Serialize;
@@ -112,7 +112,7 @@ impl Setup {
 fn variant(bench: &LinearBench, device: &Capability) -> Result<&'static str, Error> {
     let floats = float_problem(bench)?;
     let problem = Problem {
-        fp8: Some(Fp8Scheme {
+        stored: Stored::Fp8(Fp8Scheme {
             format: bench.format,
             granularity: bench.granularity,
         }),
@@ -206,7 +206,7 @@ impl FloatPath {
             x: buffer(&data.x),
             segments: None,
             weights: weights.first().clone(),
-            scales: None,
+            scales_or_places: None,
             bias: None,
             out: client.empty(bench.m * bench.n * problem.element.bytes()),
         };

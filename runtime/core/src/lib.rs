@@ -54,6 +54,7 @@ pub mod pad;
 mod parameters;
 pub mod reduce;
 mod spans;
+pub mod sparse;
 #[cfg(feature = "xla")]
 mod xla;
 

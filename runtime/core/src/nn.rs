@@ -12,7 +12,7 @@ pub use linear::{Linear, LinearConfig};
 use crate::Error;
 use crate::check::{check_device, check_same, element};
 use crate::ops::{self, Rows};
-use crate::reduce::longest;
+use crate::reduce::by_parts;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::{Fault, Mismatch};
@@ -53,18 +53,16 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
     if rows == 0 {
         return Ok(Tensor::empty([0, n], (&x.device(), x.dtype())));
     }
-    let most = longest(&x.device()).filter(|most| x.device().is_autodiff() && rows > *most);
-    if let Some(most) = most {
-        // The gradient of the bias sums all rows of a call in one loop.
-        let part = |first: usize| {
-            let x = x.clone().narrow(0, first, most.min(rows - first));
-            linear(x, w.clone(), bias.clone())
+    by_parts(x, |x| {
+        let rows = x.dims()[0];
+        let problem = Problem {
+            slots: rows,
+            row_bound: rows,
+            ..problem
         };
-        let parts: Result<Vec<_>, Error> = (0..rows).step_by(most).map(part).collect();
-        return Ok(Tensor::cat(parts?, 0));
-    }
-    let (w, bias) = (w.unsqueeze(), bias.map(Tensor::unsqueeze));
-    ops::grouped_gemm::run(x, w, bias, Rows::All(None), problem)
+        let (w, bias) = (w.clone().unsqueeze(), bias.clone().map(Tensor::unsqueeze));
+        ops::grouped_gemm::run(x, (w, None), bias, Rows::All(None), problem)
+    })
 }
 
 /// Computes attention \[T, heads·D\] within every sequence of `sequence` tokens, the last of which may be shorter: each token attends to

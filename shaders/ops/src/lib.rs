@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`routing`] | router logits, the choice of experts, hashes, loads, and their gradients |
 //! | [`permute`] | slots sorted by expert, capacities, rows of tokens in and out of the order of their experts |
-//! | [`grouped_gemm`] | a product per expert, dense ones too, with weights in floats or FP8 |
+//! | [`grouped_gemm`] | a product per expert, dense ones too, with weights in floats, FP8 or 2:4 sparse |
 //! | [`expert_activation`] | the activation of sorted rows and its gradient |
 //! | [`experts`] | feed-forward experts as a whole |
 //! | [`attention`] | attention of queries to keys under score rules |

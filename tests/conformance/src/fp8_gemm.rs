@@ -4,7 +4,7 @@
 use crate::grouped_gemm::{Product, gated_by, variants, with};
 use crate::{Outcome, operation};
 use moebius_ops::fp8::{Fp8Format, pack};
-use moebius_ops::grouped_gemm::{Activation, Problem, Source, fp8};
+use moebius_ops::grouped_gemm::{Activation, Problem, Source, Stored, fp8};
 use moebius_ops::scaling::{E8M0_ONE, Fp8Scheme, Granularity};
 use moebius_ops::{Element, GroupedGemm, HostTensor};
 use moebius_shaders::ProductHow;
@@ -34,7 +34,7 @@ pub(crate) fn with_codes(problem: Problem, format: Fp8Format, granularity: Granu
         granularity,
     };
     Problem {
-        fp8: Some(weights),
+        stored: Stored::Fp8(weights),
         ..problem
     }
 }
@@ -61,7 +61,7 @@ impl Coded {
         let problem = product.problem;
         let panels = fp8::to_panels(&problem, words);
         product.weights = fp8::decoded(&problem, &panels, &scales);
-        product.problem.fp8 = None;
+        product.problem.stored = Stored::Values;
         Self {
             problem,
             decoded: product,
@@ -76,7 +76,7 @@ impl Coded {
         let Some(Fp8Scheme {
             format,
             granularity,
-        }) = problem.fp8
+        }) = problem.stored.fp8()
         else {
             unreachable!("a product with codes");
         };
@@ -113,7 +113,7 @@ impl Coded {
 
     fn operands(&self) -> Vec<HostTensor> {
         let product = &self.decoded;
-        let scales = match self.problem.fp8.map(|weights| weights.granularity) {
+        let scales = match self.problem.stored.fp8().map(|codes| codes.granularity) {
             Some(Granularity::Mx) => HostTensor::Words(self.scales.clone()),
             _ => {
                 let scales = self.scales.iter().map(|bits| f32::from_bits(*bits));

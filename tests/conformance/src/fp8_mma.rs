@@ -5,7 +5,7 @@ use crate::fp8_gemm::{FORMATS, block};
 use crate::{Outcome, operation};
 use moebius_ops::fp8::{Fp8Format, pack};
 use moebius_ops::fp8_mma;
-use moebius_ops::grouped_gemm::{Problem, Source, fp8};
+use moebius_ops::grouped_gemm::{Problem, Source, Stored, fp8};
 use moebius_ops::permute::{self, Sorted};
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use moebius_ops::{GroupedGemm, HostTensor};
@@ -32,7 +32,7 @@ impl Product {
     /// Draws random finite codes and scales, and random experts; some slots have none.
     fn random(product: Problem, x: Fp8Scheme, w: Fp8Scheme) -> Self {
         let product = Problem {
-            fp8: Some(w),
+            stored: Stored::Fp8(w),
             ..product
         };
         let problem = fp8_mma::Problem::new(product, x).unwrap();

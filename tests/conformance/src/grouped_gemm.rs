@@ -67,7 +67,7 @@ impl Product {
             x: upload(client, &self.x, p.element),
             segments: (!p.dense).then(|| segments(client, &self.sorted, &tiles)),
             weights: upload(client, &self.weights, p.element),
-            scales: None,
+            scales_or_places: None,
             bias: self
                 .bias
                 .as_ref()

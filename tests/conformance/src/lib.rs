@@ -51,6 +51,8 @@ mod routers;
 mod routing;
 mod rows;
 mod segment_attention;
+mod sparse24_gemm;
+mod sparse24_linear;
 mod switching;
 mod tensors;
 mod topk;
@@ -105,6 +107,9 @@ pub const GROUPED_GEMM: &[Case] = cases! {
         f16 = halves(Element::F16), bf16 = halves(Element::Bf16), matrices_f16 = matrices(Element::F16),
         matrices_bf16 = matrices(Element::Bf16), pipelines_f16 = pipelines(Element::F16),
         pipelines_bf16 = pipelines(Element::Bf16);
+    sparse24_gemm: sizes, f16 = halves(Element::F16), bf16 = halves(Element::Bf16),
+        matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16),
+        pipelines_f16 = pipelines(Element::F16), pipelines_bf16 = pipelines(Element::Bf16);
     weight_gradient: tile_edges, dense = dense_of(Element::F32), row_blocks, uneven_experts, gather,
         variants_agree_bit_for_bit, gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted,
         bias_uneven_experts, f16 = halves(Element::F16), bf16 = halves(Element::Bf16),
@@ -145,9 +150,10 @@ pub const KV_CACHE: &[Case] = cases! {
         independent_of_the_batch, appends_in_place, clones_are_apart, stale_values;
 };
 
-/// Cases of Burn's own modules on our kernels.
+/// Cases of Burn's own modules on our kernels, and of linear layers with half of their weights.
 pub const NN: &[Case] = cases! {
     nn: linear, many_rows, long_axes, attention, empty, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
+    sparse24_linear: values, sparsified, gradients, masks_and_refusals, f16 = half(Element::F16), bf16 = half(Element::Bf16);
 };
 
 /// Cases of mixture-of-experts layers, their routers and their losses.

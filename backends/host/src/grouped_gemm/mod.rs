@@ -1,27 +1,35 @@
 //! Grouped products: one product per expert.
 
 pub mod fp8;
+mod sparse24;
 
 use crate::permute::{Segments, padded};
-use crate::product::{Factor, Lines, Product, Run, products};
+use crate::product::{Factor, Lines, Product, Right, Run, products};
 use crate::values::Matrices;
 use moebius_ops::grouped_gemm::Problem;
+use sparse24::Sparse;
+
+/// The weights \[E,n,k\] of all experts.
+#[derive(Clone, Copy, Debug)]
+pub enum Weights<'a> {
+    /// All values.
+    Values(Matrices<'a>),
+    /// Two of each four neighbouring values of a row, \[E,n,k/2\], and the words of their places, \[E,n,⌈k/32⌉\].
+    Sparse24(Matrices<'a>, &'a [i32]),
+}
 
 /// Computes rows \[R,k\] · W_eᵀ + b_e, \[R,n\], for W \[E,n,k\] and b \[E,n\].
 pub fn linear(
     problem: &Problem,
     segments: &Segments,
     rows: &[f32],
-    w: Matrices<'_>,
+    w: Weights<'_>,
     bias: Option<&[f32]>,
 ) -> Vec<f32> {
     let (n, rows) = (problem.n, matrix(segments, rows, problem.k));
-    let product = |e: usize| Product {
-        bias: bias.map(|bias| &bias[e * n..][..n]),
-        ..product(segments, e, (rows, n), Factor::stacked(w, e, Run::Along))
-    };
-    let of_experts: Vec<_> = segments.occupied().map(product).collect();
-    padded(products(&of_experts), problem.row_bound, n)
+    let bias = |e: usize| bias.map(|bias| &bias[e * n..][..n]);
+    let y = multiplied(segments, (rows, n), (w, Run::Along), bias);
+    padded(y, problem.row_bound, n)
 }
 
 /// Computes the gradients that are needed: of the rows \[R,k\], the weights \[E,n,k\] and the biases \[E,n\].
@@ -30,13 +38,13 @@ pub fn linear_backward(
     segments: &Segments,
     [of_rows, of_w, of_bias]: [bool; 3],
     [dy, rows]: [&[f32]; 2],
-    w: Matrices<'_>,
+    w: Weights<'_>,
 ) -> [Option<Vec<f32>>; 3] {
     let (n, k) = (problem.n, problem.k);
     let dbias = of_bias.then(|| segments.sums(segments.unpadded(dy, n), n));
     let dy = matrix(segments, dy, n);
     let drows = of_rows.then(|| {
-        let drows = products_back(segments, dy, w);
+        let drows = multiplied(segments, (dy, k), (w, Run::Across), |_| None);
         padded(drows, problem.row_bound, k)
     });
     let dw = of_w.then(|| outer(segments, dy, matrix(segments, rows, k)));
@@ -48,10 +56,36 @@ fn matrix<'a>(segments: &Segments, rows: &'a [f32], columns: usize) -> Matrices<
     Matrices::of_slice(segments.unpadded(rows, columns), columns)
 }
 
-/// Computes rows · W_e for the rows of every expert e.
-fn products_back(segments: &Segments, rows: Matrices<'_>, w: Matrices<'_>) -> Vec<f32> {
-    let right = |e| Factor::stacked(w, e, Run::Across);
-    let product = |e: usize| product(segments, e, (rows, w.columns), right(e));
+/// Computes rows · W_eᵀ + b_e, or rows · W_e if W runs across, \[rows, columns\], for the rows of every expert e.
+fn multiplied<'a>(
+    segments: &Segments,
+    rows: (Matrices<'a>, usize),
+    (w, run): (Weights<'a>, Run),
+    bias: impl Fn(usize) -> Option<&'a [f32]>,
+) -> Vec<f32> {
+    match w {
+        Weights::Values(w) => {
+            let right = |e| Factor::stacked(w, e, run);
+            multiplied_by(segments, rows, right, bias)
+        }
+        Weights::Sparse24(kept, places) => {
+            let right = |e| Sparse::stacked((kept, places), e, run);
+            multiplied_by(segments, rows, right, bias)
+        }
+    }
+}
+
+/// Does what [`multiplied`] does with the factor `right` of each expert.
+fn multiplied_by<'a, R: Right>(
+    segments: &Segments,
+    rows: (Matrices<'a>, usize),
+    right: impl Fn(usize) -> R,
+    bias: impl Fn(usize) -> Option<&'a [f32]>,
+) -> Vec<f32> {
+    let product = |e: usize| Product {
+        bias: bias(e),
+        ..product(segments, e, rows, right(e))
+    };
     let of_experts: Vec<_> = segments.occupied().map(product).collect();
     products(&of_experts)
 }
@@ -71,12 +105,12 @@ fn outer(segments: &Segments, a: Matrices<'_>, b: Matrices<'_>) -> Vec<f32> {
 }
 
 /// Describes the product of the rows of expert `e` and a factor of `columns` columns.
-fn product<'a>(
+fn product<'a, R>(
     segments: &Segments,
     e: usize,
     (rows, columns): (Matrices<'a>, usize),
-    right: Factor<'a>,
-) -> Product<'a> {
+    right: R,
+) -> Product<'a, R> {
     let of_expert = segments.rows(e);
     let left = Factor {
         lines: Lines::From(of_expert.start),

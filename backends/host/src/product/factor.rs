@@ -45,10 +45,11 @@ const TOGETHER: usize = 8;
 /// The most rows or columns of a panel. If tasks share the same rows, each task's number of columns is a multiple of it.
 pub(crate) const WIDEST: usize = 64;
 
-/// Lines converted to f32.
+/// Lines converted to f32, and those that another factor decodes before it packs them.
 pub(crate) struct Scratch {
     along: Vec<[f32; DEEPEST]>,
     across: Vec<f32>,
+    pub(crate) decoded: Vec<f32>,
 }
 
 impl Default for Scratch {
@@ -56,6 +57,7 @@ impl Default for Scratch {
         Self {
             along: vec![[0.0; DEEPEST]; 8],
             across: vec![0.0; TOGETHER * WIDEST],
+            decoded: Vec::new(),
         }
     }
 }

@@ -4,8 +4,8 @@ use moebius_host::grouped_gemm::fp8::{Weights, linear};
 use moebius_host::quantize::Scales;
 use moebius_host::{Matrices, Values};
 use moebius_ops::fp8::Fp8Format;
-use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::grouped_gemm::fp8::{expert_words, scale_shape};
+use moebius_ops::grouped_gemm::{Problem, Stored};
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use std::borrow::Cow;
 
@@ -34,7 +34,7 @@ fn a_row_is_the_same_alone_and_among_others() {
     {
         let granularity = Granularity::of_blocks(16, 32);
         let problem = Problem {
-            fp8: Some(Fp8Scheme {
+            stored: Stored::Fp8(Fp8Scheme {
                 format,
                 granularity,
             }),

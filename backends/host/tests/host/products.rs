@@ -2,11 +2,11 @@
 
 use half::{bf16, f16};
 use moebius_host::experts::{self, Operands, Weights};
-use moebius_host::grouped_gemm::{linear, linear_backward};
+use moebius_host::grouped_gemm::{self, linear, linear_backward};
 use moebius_host::permute::Segments;
 use moebius_host::{Matrices, Values};
 use moebius_ops::experts::Problem as Layer;
-use moebius_ops::grouped_gemm::Problem;
+use moebius_ops::grouped_gemm::{Problem, sparse24};
 use moebius_ops::permute::NOWHERE;
 use moebius_ops::routing;
 
@@ -43,6 +43,7 @@ fn along(a: &[f32], b: Values<'_>, bias: &[f32], sizes: [usize; 3]) -> Vec<f32> 
         rows: columns,
         columns: inner,
     };
+    let b = grouped_gemm::Weights::Values(b);
     linear(&problem(sizes), &one(rows), a, b, Some(bias))
 }
 
@@ -54,7 +55,7 @@ fn across(a: &[f32], b: Values<'_>, [rows, inner, columns]: [usize; 3]) -> Vec<f
         rows: inner,
         columns,
     };
-    let needed = [true, false, false];
+    let (needed, b) = ([true, false, false], grouped_gemm::Weights::Values(b));
     let [product, ..] = linear_backward(&problem, &one(rows), needed, [a, &[]], b);
     product.unwrap()
 }
@@ -67,7 +68,7 @@ fn transposed(a: &[f32], b: &[f32], [rows, inner, columns]: [usize; 3]) -> Vec<f
         rows,
         columns,
     };
-    let needed = [false, true, false];
+    let (needed, unread) = ([false, true, false], grouped_gemm::Weights::Values(unread));
     let [_, product, _] = linear_backward(&problem, &one(inner), needed, [a, b], unread);
     product.unwrap()
 }
@@ -122,7 +123,8 @@ fn lines_may_be_anywhere() {
     let w = matrices(&b, 20, 5);
     let problem = Problem::new(9, 2, 1, 20, 5).unwrap();
     let segments = Segments::new([None, Some(vec![0, 7, 9]), None], 9);
-    assert_eq!(linear(&problem, &segments, &a, w, None), all);
+    let values = grouped_gemm::Weights::Values(w);
+    assert_eq!(linear(&problem, &segments, &a, values, None), all);
     // Each token has two slots. The first expert has so many that they are packed, the second has few.
     let slots = [16, 0, 6, 7, 14, 2, 4, 8, 10, 12, 17, 1, 13];
     let mut positions = vec![NOWHERE; 18];
@@ -185,6 +187,53 @@ fn a_row_is_the_same_alone_and_among_others() {
         ] {
             same_rows(&left, sizes, |x, sizes| along(x, values, &bias, sizes));
             same_rows(&left, sizes, |x, sizes| across(x, values, sizes));
+        }
+    }
+}
+
+/// The blocks of inner values, the rows that are put together, and the words of places end inside the products.
+#[test]
+fn sparse_weights_give_the_bits_of_the_masked_ones() {
+    for [rows, inner, columns] in [
+        [1, 4, 1],
+        [1, 1300, 70],
+        [7, 260, 33],
+        [8, 36, 17],
+        [70, 1300, 70],
+    ] {
+        let thirds =
+            |count, seed| -> Vec<f32> { numbers(count, seed).iter().map(|x| x / 3.0).collect() };
+        let (x, dy) = (thirds(rows * inner, 1), thirds(rows * columns, 2));
+        let w: Vec<f16> = thirds(columns * inner, 3)
+            .iter()
+            .map(|x| f16::from_f32(*x))
+            .collect();
+        let w: Vec<f32> = w.iter().map(|x| x.to_f32()).collect();
+        let packed = sparse24::pack(&w, &sparse24::largest(&w).unwrap(), inner).unwrap();
+        let dense = sparse24::decoded(&packed.kept, &packed.places, inner);
+        let places: Vec<i32> = packed.places.iter().map(|word| *word as i32).collect();
+        let bias = numbers(columns, 4);
+        let want = along(&x, Values::F32(&dense), &bias, [rows, inner, columns]);
+        let back = across(&dy, Values::F32(&dense), [rows, columns, inner]);
+        let halves: Vec<f16> = packed.kept.iter().map(|x| f16::from_f32(*x)).collect();
+        for values in [Values::F32(&packed.kept), Values::F16(&halves)] {
+            let kept = Matrices {
+                values,
+                rows: columns,
+                columns: inner / 2,
+            };
+            let w = grouped_gemm::Weights::Sparse24(kept, &places);
+            let (problem, one) = (problem([rows, inner, columns]), one(rows));
+            let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            let got = linear(&problem, &one, &x, w, Some(&bias));
+            assert_eq!(bits(&got), bits(&want), "{rows} x {inner} x {columns}");
+            let needed = [true, false, false];
+            let [got, ..] = linear_backward(&problem, &one, needed, [&dy, &[]], w);
+            assert_eq!(
+                bits(&got.unwrap()),
+                bits(&back),
+                "{rows} x {inner} x {columns}"
+            );
         }
     }
 }

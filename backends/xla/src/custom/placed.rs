@@ -7,7 +7,7 @@
 //! | operation | along `experts` | along `data` |
 //! |---|---|---|
 //! | routed experts | their weights and biases | tokens |
-//! | products per expert | their weights, codes, scales and biases | |
+//! | products per expert | their weights, codes, scales, places and biases | |
 //! | dense networks and products | | rows |
 //! | router logits, the choice of experts | | tokens |
 //! | attention, attention over a cache | | sequences |
@@ -57,9 +57,9 @@ pub(super) fn lower(
 }
 
 /// The operands and results of experts and of products per expert that are stacks, with a matrix or vector of each expert.
-const STACKS: [&str; 14] = [
+const STACKS: [&str; 15] = [
     "w_in", "w_out", "b_in", "b_out", "dw_in", "dw_out", "db_in", "db_out", "W", "b", "dW", "db",
-    "codes", "scales",
+    "codes", "scales", "places",
 ];
 
 /// Whether an operand or result of this name of such an operation is a stack.

@@ -6,7 +6,7 @@ use crate::run::{self, Host, element, f32s, floats, i32s, noise, of_largest, run
 use moebius_ops::GroupedGemm;
 use moebius_ops::fp8::{Fp8Format, pack};
 use moebius_ops::grouped_gemm::fp8::to_panels;
-use moebius_ops::grouped_gemm::{Activation, Problem, Source};
+use moebius_ops::grouped_gemm::{Activation, Problem, Source, Stored, sparse24};
 use moebius_ops::permute::Sorted;
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use moebius_pjrt::ElementType::{self, BF16, F16, F32};
@@ -91,6 +91,39 @@ fn half_precision() {
     }
 }
 
+/// Rows of 20 weights have five groups in a word of places, rows of 36 a second word.
+#[test]
+fn what_is_kept_of_sparse_weights_is_completed() {
+    for (of, k, tolerance) in [(F32, 20, 2e-5), (F32, 36, 2e-5), (BF16, 20, 2e-2)] {
+        let loads = [10, 0, 7, 33, 5];
+        let p = Problem {
+            element: element(of),
+            stored: Stored::Sparse24,
+            k,
+            ..problem(60, true)
+        };
+        let x = rows(of, 60, k, 55, 1);
+        let dy = rows(of, 60, 12, 55, 2);
+        let w = floats(of, &[60, k], &noise(60 * k, 3)).to_floats();
+        let packed = sparse24::pack(&w, &sparse24::largest(&w).unwrap(), k).unwrap();
+        let kept = floats(of, &[5, 12, k / 2], &packed.kept);
+        let places = words(&[5, 12, k.div_ceil(32)], &packed.places);
+        let ends = i32s(&[6], &offsets(&loads));
+        let bias = floats(of, &[5, 12], &noise(60, 4));
+        let w = [kept, places, ends];
+        let inputs = [&[x.clone()], w.as_slice(), &[bias]].concat();
+        run::check(GroupedGemm::Linear(p), &inputs, |_| tolerance);
+        let backward = GroupedGemm::LinearBackward {
+            problem: p,
+            rows: true,
+            w: false,
+            bias: true,
+        };
+        let inputs = [&[dy, x], w.as_slice()].concat();
+        run::check(backward, &inputs, |_| tolerance);
+    }
+}
+
 const GRANULARITIES: [Granularity; 4] = [
     Granularity::Tensor,
     Granularity::Row,
@@ -109,7 +142,7 @@ pub(crate) fn dense(
 ) -> Problem {
     Problem {
         bias: true,
-        fp8: Some(Fp8Scheme {
+        stored: Stored::Fp8(Fp8Scheme {
             format,
             granularity,
         }),
@@ -128,7 +161,7 @@ pub(crate) fn routed(
         rows,
         row_bound: p.row_bound,
         bias: p.bias,
-        fp8: p.fp8,
+        stored: p.stored,
         ..Problem::new(slots, experts, top_k, p.n, p.k).unwrap()
     }
 }
@@ -150,7 +183,7 @@ pub(crate) fn inputs(p: &Problem, x: Host, sort: Option<&Sorted>) -> Vec<Host> {
         64,
     ];
     let codes = words(&panels, &to_panels(p, &packed(&codes, p.k)));
-    let granularity = p.fp8.unwrap().granularity;
+    let granularity = p.stored.fp8().unwrap().granularity;
     let [down, across] = granularity.blocks(columns, p.k);
     let blocks = 0..p.experts * down * across;
     let scales = if granularity == Granularity::Mx {

@@ -9,8 +9,8 @@ use crate::ops::{DeviceValue, Rows, grouped_gemm};
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
-use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::grouped_gemm::fp8::PANEL;
+use moebius_ops::grouped_gemm::{Problem, Stored};
 use moebius_ops::scaling::Fp8Scheme;
 use moebius_ops::{Element, Fault, Mismatch, fp8_mma};
 use moebius_shaders::fp8::Conversion;
@@ -266,7 +266,7 @@ impl Codes {
     ) -> Result<Tensor<2>, Error> {
         let problem = Problem {
             bias: bias.is_some(),
-            fp8: Some(self.matrices.layout().scheme),
+            stored: Stored::Fp8(self.matrices.layout().scheme),
             ..problem
         };
         let conversion = match self.instructions {

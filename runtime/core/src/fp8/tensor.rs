@@ -328,6 +328,35 @@ impl Fp8Tensor {
     }
 }
 
+/// The bytes of weights that are quantised at once: a stack may be larger than a buffer that the device binds.
+const AT_ONCE: usize = 64 << 20;
+
+/// Quantises a stack, a few matrices at a time; returns it with its relative error, which is read back.
+pub(super) fn quantize_stack(
+    w: Tensor<3>,
+    quantizer: &Quantizer,
+) -> Result<(Fp8Tensor, f32), Error> {
+    let [matrices, n, k] = w.dims();
+    if matrices * n * k == 0 {
+        return Ok((Fp8Tensor::quantize(w, quantizer)?, 0.0));
+    }
+    let together = (AT_ONCE / (n * k * w.dtype().size()).max(1)).clamp(1, matrices.max(1));
+    let (mut parts, mut errors, mut norms) = (Vec::new(), Vec::new(), Vec::new());
+    for first in (0..matrices).step_by(together) {
+        let part = w.clone().narrow(0, first, together.min(matrices - first));
+        let small = Fp8Tensor::quantize(part.clone(), quantizer)?;
+        let norm = sum(part.clone().cast(DType::F32).square());
+        errors.push(small.relative_error(part)?.square() * norm.clone());
+        norms.push(norm);
+        parts.push(small);
+    }
+    let all = |values: Vec<Tensor<1>>| sum(Tensor::cat(values, 0));
+    let error = (all(errors) / all(norms).clamp_min(f32::MIN_POSITIVE)).sqrt();
+    let error = error.try_into_vec_as::<f32>().map_err(Error::device)?;
+    let error = error.first().copied().unwrap_or(0.0);
+    Ok((Fp8Tensor::concat(parts)?, error))
+}
+
 /// Packs rows of `width` bytes into words, each row padded to whole words.
 fn packed_rows(bytes: &[u8], width: usize) -> Vec<i32> {
     let rows = bytes.chunks(width.max(1));

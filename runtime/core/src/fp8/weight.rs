@@ -3,11 +3,11 @@
 use super::activations::{ActivationScaling, Activations};
 use super::matrices::{Codes, Fp8Matrices, Instructions};
 use super::product::{Fp8Product, Fp8Recipe};
-use super::tensor::Fp8Tensor;
+use super::tensor::{Fp8Tensor, quantize_stack};
 use crate::Error;
 use crate::check::{reshaped, stacked};
 use crate::parameters::{cast_param, zeros};
-use crate::reduce::sum;
+use crate::sparse::Sparse24Tensor;
 use burn::module::{
     Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
     Param, ParamId, Reparameterization, Reparameterizer,
@@ -26,6 +26,8 @@ pub enum Precision {
     Fp8Training,
     /// FP8 codes and scales without another copy of the values, for inference.
     Fp8,
+    /// Two of each four neighbouring values of an output and their places ([`crate::sparse`]), which don't train.
+    Sparse24,
 }
 
 /// The weights of a product in any [`Precision`]: the matrix \[out, in\] of a linear layer, or the stack
@@ -33,8 +35,8 @@ pub enum Precision {
 ///
 /// A weight is one parameter of Burn. What FP8 needs besides the values is attached to the parameter, as Burn attaches adapters, under the
 /// name `fp8`: devices, optimizers and records see both, and a walk over a module ([`Fp8Conversion`](super::Fp8Conversion),
-/// [`training::update`](super::training::update)) finds every weight in any container. In a weight of FP8 codes, the parameter itself is a
-/// single 0 that nothing reads.
+/// [`training::update`](super::training::update)) finds every weight in any container. What is kept of 2:4 weights is attached in the same
+/// way. In a weight of FP8 codes or of 2:4, the parameter itself is a single 0 that nothing reads.
 ///
 /// ```
 /// use burn::module::Param;
@@ -59,11 +61,12 @@ pub enum Precision {
 #[derive(Clone, Debug)]
 pub struct Weight<const D: usize>(Param<Tensor<D>>);
 
-/// The FP8 state that is attached to the parameter of a weight.
+/// The FP8 state, or what is stored in place of the values, that is attached to the parameter of a weight.
 #[derive(Module, Debug)]
 pub(super) struct Form {
     pub(super) product: Option<Fp8Product>,
     pub(super) codes: Option<Codes>,
+    pub(super) sparse: Option<Sparse24Tensor>,
     /// The number of projections whose rows lie one after the other, such as a gate and an up projection.
     #[module(skip)]
     parts: usize,
@@ -74,8 +77,15 @@ impl Form {
         Self {
             product: None,
             codes: None,
+            sparse: None,
             parts,
         }
+    }
+
+    /// The device of what is stored in place of the parameter's values; `None` if it has them.
+    fn stored_on(&self) -> Option<Device> {
+        let codes = self.codes.as_ref().map(|codes| codes.matrices.device());
+        codes.or_else(|| self.sparse.as_ref().map(Sparse24Tensor::device))
     }
 }
 
@@ -108,6 +118,7 @@ pub(crate) enum Operand<'a, const D: usize> {
     Float(Tensor<D>),
     Training(&'a Fp8Product, Tensor<D>),
     Codes(&'a Codes),
+    Sparse24(&'a Sparse24Tensor),
 }
 
 impl<const D: usize> From<Param<Tensor<D>>> for Weight<D> {
@@ -120,10 +131,11 @@ impl<const D: usize> Weight<D> {
     fn of(param: Param<Tensor<D>>, form: Form) -> Self {
         let id = param.id;
         // Burn never replaces an attachment, so a parameter that has one is replaced by a parameter without.
-        let mut param = match (form_of(&param), &form.codes) {
-            (None, _) => param,
-            (Some(_), None) => param.map(|values| values),
-            (Some(_), Some(codes)) => placeholder(&codes.matrices.device()),
+        let attached = form_of(&param).is_some();
+        let mut param = match (attached, form.stored_on()) {
+            (false, _) => param,
+            (true, None) => param.map(|values| values),
+            (true, Some(device)) => placeholder(&device),
         };
         param.id = id;
         Self(param.apply_reparameterization(Attach(Some(form))))
@@ -152,6 +164,20 @@ impl<const D: usize> Weight<D> {
         Ok(Self::of_codes(codes))
     }
 
+    /// A weight of 2:4 values; only a matrix \[out, in\] can be one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) where a stack is expected.
+    pub fn from_sparse24(weights: Sparse24Tensor) -> Result<Self, Error> {
+        Mismatch::check("dimensions of a weight of 2:4 values", 2, D)?;
+        let device = weights.device();
+        let form = Form {
+            sparse: Some(weights),
+            ..Form::float(1)
+        };
+        Ok(Self::of(placeholder(&device), form))
+    }
+
     /// A weight of these codes, which are as many matrices as it has.
     pub(crate) fn of_codes(codes: Codes) -> Self {
         let (device, parts) = (codes.matrices.device(), codes.matrices.parts());
@@ -168,7 +194,7 @@ impl<const D: usize> Weight<D> {
     }
 
     /// A copy whose matrices are `parts` projections each, with their rows one after the other: 2 for a gate and an up projection. Codes
-    /// are laid out by this number, so set it before a weight is quantised; a weight of codes is returned unchanged.
+    /// are laid out by this number, so set it before a weight is quantised; a weight of codes or of 2:4 is returned unchanged.
     #[must_use]
     pub fn with_parts(self, parts: usize) -> Self {
         if parts == self.parts() {
@@ -178,7 +204,7 @@ impl<const D: usize> Weight<D> {
             product: self.product().cloned(),
             ..Form::float(parts)
         };
-        match self.codes() {
+        match self.stored_on() {
             Some(_) => self,
             None => Self::of(self.0, form),
         }
@@ -187,7 +213,7 @@ impl<const D: usize> Weight<D> {
     /// A copy that trains in FP8.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for FP8 codes, which don't train, and the errors of [`Fp8Recipe::validate`].
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for FP8 codes and 2:4, which don't train, and the errors of [`Fp8Recipe::validate`].
     pub fn in_fp8(self, recipe: Fp8Recipe) -> Result<Self, Error> {
         let product = Fp8Product::init(recipe, &self.0.lazy_device())?;
         self.with_product(product)
@@ -196,7 +222,7 @@ impl<const D: usize> Weight<D> {
     /// A copy that trains in FP8 with the histories and scales of `product`.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for FP8 codes, which don't train.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for FP8 codes and 2:4, which don't train.
     pub fn with_product(self, product: Fp8Product) -> Result<Self, Error> {
         self.check_float()?;
         let form = Form {
@@ -266,13 +292,15 @@ impl<const D: usize> Weight<D> {
         let Some(form) = form_of(&self.0).cloned() else {
             return Self(cast_param(self.0, dtype));
         };
-        match form.codes {
-            Some(codes) => {
-                let codes = Some(Codes { dtype, ..codes });
-                Self::of(self.0, Form { codes, ..form })
-            }
-            None => Self::of(cast_param(self.0, dtype), form),
+        if form.stored_on().is_none() {
+            return Self::of(cast_param(self.0, dtype), form);
         }
+        let form = Form {
+            codes: form.codes.map(|codes| Codes { dtype, ..codes }),
+            sparse: form.sparse.map(|weights| weights.cast(dtype)),
+            ..form
+        };
+        Self::of(self.0, form)
     }
 
     /// The identifier of the parameter in optimizers and records.
@@ -286,6 +314,7 @@ impl<const D: usize> Weight<D> {
             Operand::Float(_) => Precision::Float,
             Operand::Training(..) => Precision::Fp8Training,
             Operand::Codes(_) => Precision::Fp8,
+            Operand::Sparse24(_) => Precision::Sparse24,
         }
     }
 
@@ -299,6 +328,16 @@ impl<const D: usize> Weight<D> {
         Some(&self.codes_of()?.matrices)
     }
 
+    /// The kept values and their places; `None` for a weight that isn't 2:4.
+    pub fn sparse24(&self) -> Option<&Sparse24Tensor> {
+        form_of(&self.0)?.sparse.as_ref()
+    }
+
+    /// The device of what is stored in place of the parameter's values; `None` if it has them.
+    fn stored_on(&self) -> Option<Device> {
+        form_of(&self.0)?.stored_on()
+    }
+
     /// The FP8 instructions of the device that products with these codes use; `None` for a weight without codes.
     pub fn instructions(&self) -> Option<Instructions> {
         Some(self.codes_of()?.instructions)
@@ -309,11 +348,14 @@ impl<const D: usize> Weight<D> {
         Some(&self.codes_of()?.activations)
     }
 
-    /// The values: those of the parameter, or the decoded codes.
+    /// The values: those of the parameter, the decoded codes, or those of 2:4, which are read back.
     ///
     /// # Errors
-    /// The errors of [`Fp8Matrices::to_tensor`] and [`Fp8Tensor::dequantize`].
+    /// The errors of [`Fp8Matrices::to_tensor`], [`Fp8Tensor::dequantize`] and [`Sparse24Tensor::to_dense`].
     pub fn values(&self) -> Result<Tensor<D>, Error> {
+        if let Some(weights) = self.sparse24() {
+            return Ok(reshaped(weights.to_dense()?, self.dims()));
+        }
         let Some(codes) = self.codes_of() else {
             return Ok(self.0.val());
         };
@@ -324,7 +366,7 @@ impl<const D: usize> Weight<D> {
     /// Returns the values of the parameter.
     ///
     /// # Errors
-    /// [`Mismatch`] for codes.
+    /// [`Mismatch`] for codes and 2:4.
     pub(crate) fn float(&self) -> Result<Tensor<D>, Mismatch> {
         self.check_float()?;
         Ok(self.0.val())
@@ -333,15 +375,19 @@ impl<const D: usize> Weight<D> {
     /// The parameter.
     ///
     /// # Errors
-    /// [`Mismatch`] for codes.
+    /// [`Mismatch`] for codes and 2:4.
     pub(crate) fn into_float(self) -> Result<Param<Tensor<D>>, Mismatch> {
         self.check_float()?;
         Ok(self.0.materialize())
     }
 
     fn check_float(&self) -> Result<(), Mismatch> {
-        let float = self.codes_of().is_none();
-        Fault::State.unless(float, "weight", "floating point", "FP8 codes")
+        let got = match self.sparse24() {
+            Some(_) => "2:4",
+            None => "FP8 codes",
+        };
+        let float = self.stored_on().is_none();
+        Fault::State.unless(float, "weight", "floating point", got)
     }
 
     pub(crate) fn operand(&self) -> Operand<'_, D> {
@@ -349,6 +395,10 @@ impl<const D: usize> Weight<D> {
             Some(Form {
                 codes: Some(codes), ..
             }) => Operand::Codes(codes),
+            Some(Form {
+                sparse: Some(weights),
+                ..
+            }) => Operand::Sparse24(weights),
             Some(Form {
                 product: Some(product),
                 ..
@@ -369,30 +419,37 @@ impl<const D: usize> Weight<D> {
 
     /// The shape of the values.
     pub fn dims(&self) -> [usize; D] {
-        match self.codes() {
+        let of_stack = |shape: [usize; 3]| std::array::from_fn(|at| shape[3 - D + at]);
+        match (self.codes(), self.sparse24()) {
             // A stack of one matrix drops its first dimension.
-            Some(codes) => std::array::from_fn(|at| codes.layout().shape[3 - D + at]),
+            (Some(codes), _) => of_stack(codes.layout().shape),
+            (None, Some(weights)) => {
+                let [rows, columns] = weights.dims();
+                of_stack([1, rows, columns])
+            }
             // `dims()` isn't called here, because it draws the values of a lazy parameter.
-            None => self.0.lazy_shape().dims(),
+            (None, None) => self.0.lazy_shape().dims(),
         }
     }
 
     /// The dtype of the values; for codes, the dtype of the product's inputs and outputs.
     pub fn dtype(&self) -> DType {
-        self.codes_of()
-            .map_or_else(|| self.0.dtype(), |codes| codes.dtype)
+        let stored = self.codes_of().map(|codes| codes.dtype);
+        let stored = stored.or_else(|| self.sparse24().map(Sparse24Tensor::dtype));
+        stored.unwrap_or_else(|| self.0.dtype())
     }
 
     /// The device of the weight.
     pub fn device(&self) -> Device {
-        self.codes()
-            .map_or_else(|| self.0.device(), Fp8Matrices::device)
+        self.stored_on().unwrap_or_else(|| self.0.device())
     }
 
-    /// Bytes of values, or of codes and scales.
+    /// Bytes of values, of codes and scales, or of kept values and places.
     pub fn bytes(&self) -> usize {
         let values = || self.0.shape().num_elements() * self.0.dtype().size();
-        self.codes().map_or_else(values, Fp8Matrices::bytes)
+        let stored = self.codes().map(Fp8Matrices::bytes);
+        let stored = stored.or_else(|| self.sparse24().map(Sparse24Tensor::bytes));
+        stored.unwrap_or_else(values)
     }
 
     /// Returns the weight whose parameter a walk has met; returns any other parameter as the error.
@@ -409,7 +466,7 @@ impl<const D: usize> Weight<D> {
     }
 }
 
-/// The parameter of a weight of codes; it takes no memory until something reads it.
+/// The parameter of a weight of codes or of 2:4; it takes no memory until something reads it.
 fn placeholder<const D: usize>(device: &Device) -> Param<Tensor<D>> {
     zeros([1; D], device).set_require_grad(false)
 }
@@ -444,32 +501,6 @@ pub(super) fn check_activations<const D: usize>(source: Activations) -> Result<(
     Ok(Fault::Config.unless(right, what, expected, got)?)
 }
 
-/// The bytes of weights that are quantised at once: a stack may be larger than a buffer that the device binds.
-const AT_ONCE: usize = 64 << 20;
-
-/// Quantises a stack, a few matrices at a time; returns it with its relative error, which is read back.
-fn quantize_stack(w: Tensor<3>, quantizer: &Quantizer) -> Result<(Fp8Tensor, f32), Error> {
-    let [matrices, n, k] = w.dims();
-    if matrices * n * k == 0 {
-        return Ok((Fp8Tensor::quantize(w, quantizer)?, 0.0));
-    }
-    let together = (AT_ONCE / (n * k * w.dtype().size()).max(1)).clamp(1, matrices.max(1));
-    let (mut parts, mut errors, mut norms) = (Vec::new(), Vec::new(), Vec::new());
-    for first in (0..matrices).step_by(together) {
-        let part = w.clone().narrow(0, first, together.min(matrices - first));
-        let small = Fp8Tensor::quantize(part.clone(), quantizer)?;
-        let norm = sum(part.clone().cast(DType::F32).square());
-        errors.push(small.relative_error(part)?.square() * norm.clone());
-        norms.push(norm);
-        parts.push(small);
-    }
-    let all = |values: Vec<Tensor<1>>| sum(Tensor::cat(values, 0));
-    let error = (all(errors) / all(norms).clamp_min(f32::MIN_POSITIVE)).sqrt();
-    let error = error.try_into_vec_as::<f32>().map_err(Error::device)?;
-    let error = error.first().copied().unwrap_or(0.0);
-    Ok((Fp8Tensor::concat(parts)?, error))
-}
-
 // Like Burn's implementation for a parameter, except that visitors and mappers see the parameter with its form: Burn detaches everything
 // before it shows a parameter.
 impl<const D: usize> Module for Weight<D> {
@@ -492,7 +523,7 @@ impl<const D: usize> Module for Weight<D> {
         let form = form_of(&param).cloned();
         if let Some(form) = &form
             && form.product.is_none()
-            && form.codes.is_none()
+            && form.stored_on().is_none()
         {
             return Self(param);
         }
@@ -503,17 +534,17 @@ impl<const D: usize> Module for Weight<D> {
     }
 
     fn materialize(self) -> Self {
-        let Some(Form { codes, parts, .. }) = form_of(&self.0) else {
+        let Some(Form { parts, .. }) = form_of(&self.0) else {
             return Self(self.0.materialize());
         };
-        let (coded, parts) = (codes.is_some(), *parts);
+        let (stored, parts) = (self.stored_on().is_some(), *parts);
         match self.values() {
-            Ok(values) if coded => {
+            Ok(values) if stored => {
                 let param = Param::from_tensor(values).set_require_grad(false);
                 Self::from(param).with_parts(parts)
             }
             Ok(_) => Self::of(self.0, Form::float(parts)),
-            // A record has damaged these codes; products refuse them.
+            // A record has damaged what is stored; products refuse it.
             Err(_) => self,
         }
     }

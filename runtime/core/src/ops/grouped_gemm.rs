@@ -6,8 +6,8 @@ use super::call::Request;
 use super::{Assignment, DeviceValue, Sorted, quantize};
 use crate::check::element;
 use crate::{Error, device};
-use burn::tensor::{Device, Tensor};
-use moebius_ops::grouped_gemm::{Problem, Source};
+use burn::tensor::{Device, Int, Tensor};
+use moebius_ops::grouped_gemm::{Problem, Source, Stored};
 use moebius_ops::{GroupedGemm, Mismatch, fp8_mma, quantize as codes};
 use moebius_shaders::fp8::Conversion;
 use moebius_shaders::grouped_gemm::Variant;
@@ -89,7 +89,7 @@ impl<'a> Rows<'a> {
         bias: Option<Tensor<2>>,
     ) -> Result<Tensor<2>, Error> {
         let problem = self.product(&rows, w.dims()[1])?;
-        run(rows, w, bias, self, problem)
+        run(rows, (w, None), bias, self, problem)
     }
 }
 
@@ -105,16 +105,21 @@ impl Assignment {
     }
 }
 
-/// Computes `problem` \[R,n\] for rows \[R,k\], w \[E,n,k\] and a bias \[E,n\], if there is one. The caller has checked the shapes.
+/// Computes `problem` \[R,n\] for rows \[R,k\], w \[E,n,k\] and a bias \[E,n\], if there is one; with places \[E,n,⌈k/32⌉\], w is what is kept
+/// of 2:4 weights, \[E,n,k/2\]. The caller has checked the shapes.
 pub(crate) fn run(
     rows: Tensor<2>,
-    w: Tensor<3>,
+    (w, places): (Tensor<3>, Option<Tensor<3, Int>>),
     bias: Option<Tensor<2>>,
     of: Rows<'_>,
     problem: Problem,
 ) -> Result<Tensor<2>, Error> {
     let problem = Problem {
         bias: bias.is_some(),
+        stored: match places {
+            Some(_) => Stored::Sparse24,
+            None => Stored::Values,
+        },
         ..problem
     };
     let how = ProductHow {
@@ -123,7 +128,7 @@ pub(crate) fn run(
     };
     let sorted = of.sorted();
     let call = Request::new(GroupedGemm::Linear(problem), &rows.device(), &how)?.reads([rows]);
-    let call = call.reads([w]);
+    let call = call.reads([w]).reads(places);
     let call = call.reads(sorted.map(|sorted| &sorted.offsets)).reads(bias);
     let order = sorted.map(|sorted| ("order", sorted.order.clone()));
     let call = call.beside(order).beside(sorted.and_then(Sorted::tiles));
@@ -196,7 +201,9 @@ fn needs_kernels(device: &Device, instructions: &str) -> Result<(), Error> {
 pub(super) mod flex {
     //! Products on Flex.
 
-    use crate::ops::host::{Computed, Floats, Operands, Words, matrices, segments, to_f32, words};
+    use crate::ops::host::{
+        Computed, Floats, Operands, Rows, Words, matrices, segments, to_f32, words,
+    };
     use crate::ops::tensors::Value;
     use burn::tensor::DType;
     use moebius_host::grouped_gemm as host;
@@ -225,14 +232,10 @@ pub(super) mod flex {
     fn linear(problem: &Problem, mut b: Operands) -> Vec<Computed> {
         let segments = segments(&mut b, problem.row_bound);
         let [rows, bias] = ["rows", "b"].map(|name| Floats::of(&mut b, name));
-        let w = b.float("W").to_contiguous();
-        let y = host::linear(
-            problem,
-            &segments,
-            rows.values(),
-            matrices(&w),
-            bias.maybe(),
-        );
+        let (w, places) = stack(&mut b);
+        let places = places.as_ref().map(signed_words);
+        let w = weights(&w, places.as_deref());
+        let y = host::linear(problem, &segments, rows.values(), w, bias.maybe());
         vec![y.into()]
     }
 
@@ -240,11 +243,28 @@ pub(super) mod flex {
     fn gradients(problem: &Problem, needs: [bool; 3], mut b: Operands) -> Vec<Computed> {
         let segments = segments(&mut b, problem.row_bound);
         let floats = ["dy", "rows"].map(|name| Floats::of(&mut b, name));
-        let w = b.float("W").to_contiguous();
+        let (w, places) = stack(&mut b);
+        let places = places.as_ref().map(signed_words);
+        let w = weights(&w, places.as_deref());
         let floats = floats.each_ref().map(Floats::values);
-        let gradients = host::linear_backward(problem, &segments, needs, floats, matrices(&w));
+        let gradients = host::linear_backward(problem, &segments, needs, floats, w);
         let needed = gradients.into_iter().flatten();
         needed.map(Computed::from).collect()
+    }
+
+    /// The weights of all experts, and their places if only those are stored that are kept.
+    fn stack(b: &mut Operands) -> (Rows, Option<Words>) {
+        let places = b.maybe_word("places");
+        let places = places.map(|places| places.to_contiguous());
+        (b.float("W").to_contiguous(), places)
+    }
+
+    fn weights<'a>(w: &'a Rows, places: Option<&'a [i32]>) -> host::Weights<'a> {
+        let w = matrices(w);
+        match places {
+            Some(places) => host::Weights::Sparse24(w, places),
+            None => host::Weights::Values(w),
+        }
     }
 
     fn fp8_linear(p: &Problem, mut b: Operands) -> Vec<Computed> {

@@ -34,6 +34,8 @@ fn walks_keep_the_precision() {
     kept(trained.init(&device).unwrap(), Precision::Fp8Training);
     let codes = config.init(&device).unwrap().quantize(&e4m3()).unwrap();
     kept(codes, Precision::Fp8);
+    let sparse = config.init(&device).unwrap().sparsify().unwrap();
+    kept(sparse, Precision::Sparse24);
 }
 
 fn config_record(precision: Precision, device: &Device) -> ModuleRecord {
@@ -43,18 +45,28 @@ fn config_record(precision: Precision, device: &Device) -> ModuleRecord {
         _ => layer,
     };
     let layer = layer.init(device).unwrap();
+    in_precision(layer, precision).into_record()
+}
+
+/// The layer in a precision that takes the place of its values.
+fn in_precision(layer: Linear, precision: Precision) -> Linear {
     match precision {
         Precision::Fp8 => layer.quantize(&e4m3()).unwrap(),
-        _ => layer,
+        Precision::Sparse24 => layer.sparsify().unwrap(),
+        Precision::Float | Precision::Fp8Training => layer,
     }
-    .into_record()
 }
 
 /// A record of one precision can't be loaded into a weight of another.
 #[test]
 fn records_of_other_precisions_are_refused() {
     let device = Device::flex();
-    let all = [Precision::Float, Precision::Fp8Training, Precision::Fp8];
+    let all = [
+        Precision::Float,
+        Precision::Fp8Training,
+        Precision::Fp8,
+        Precision::Sparse24,
+    ];
     for from in all {
         for into in all {
             let target = LinearConfig::new(4, 3).with_bias(false);
@@ -62,11 +74,7 @@ fn records_of_other_precisions_are_refused() {
                 Precision::Fp8Training => target.with_fp8(Some(Fp8Recipe::delayed())),
                 _ => target,
             };
-            let target = target.init(&device).unwrap();
-            let target = match into {
-                Precision::Fp8 => target.quantize(&e4m3()).unwrap(),
-                _ => target,
-            };
+            let target = in_precision(target.init(&device).unwrap(), into);
             let loaded = target.try_load_record(config_record(from, &device));
             assert_eq!(loaded.is_ok(), from == into, "{from:?} into {into:?}");
         }

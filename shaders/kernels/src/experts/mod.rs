@@ -126,7 +126,7 @@ fn launch_product(
         x: x.clone(),
         segments: buffers.segments(),
         weights: weights.clone(),
-        scales: None,
+        scales_or_places: None,
         bias: bias.clone(),
         out: out.clone(),
     };

@@ -69,7 +69,7 @@ fn problem(x: Fp8Scheme, w: Fp8Scheme, rows: Option<Source>) -> Result<Problem, 
         },
     };
     let product = grouped_gemm::Problem {
-        fp8: Some(w),
+        stored: grouped_gemm::Stored::Fp8(w),
         ..product
     };
     Problem::new(product, x)

@@ -15,7 +15,7 @@ fn codes(granularity: Granularity) -> Fp8Scheme {
 
 fn problem(x: Granularity, w: Granularity) -> Result<Problem, Mismatch> {
     let product = moebius_ops::grouped_gemm::Problem {
-        fp8: Some(codes(w)),
+        stored: moebius_ops::grouped_gemm::Stored::Fp8(codes(w)),
         ..moebius_ops::grouped_gemm::Problem::dense(100, 70, 500)?
     };
     Problem::new(product, codes(x))

@@ -440,19 +440,19 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let packed = plan.cores * scratch(p.k.next_multiple_of(4), spec.registers);
     let out_lanes = spec.out_lanes(plan);
     let bound = Bindings::new(p, slab, operands);
-    let Some(scales) = bound.scales else {
+    let (Some(codes), Some(scales)) = (bound.words, bound.scales) else {
         unreachable!("a problem on codes comes with scales");
     };
     let (count, dim) = (CubeCount::new_single(), CubeDim::new_1d(plan.cores as u32));
     let (order, offsets, bias) = (bound.order.into(), bound.offsets.into(), bound.bias.into());
-    let (w, out) = (bound.weights, bound.out);
+    let out = bound.out;
     let packed = bind(client.empty(packed * width * 4));
     let (sizes, cores, element) = (sizes(plan, slab), plan.cores, p.element.elem_type());
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
         grouped_gemm_cpu_fp8::launch_unchecked(
-            client, count, dim, width, out_lanes, bound.x, order, offsets, w, scales, bias, packed,
-            out, sizes, cores, spec, element,
+            client, count, dim, width, out_lanes, bound.x, order, offsets, codes, scales, bias,
+            packed, out, sizes, cores, spec, element,
         );
     }
 }

@@ -1,7 +1,7 @@
 //! The variants of the grouped GEMM that are compiled for every target.
 
 use super::pipeline::{HOPPER, Instruction};
-use super::{Activation, Choice, Fp8Scheme, Problem, Source, Variant};
+use super::{Activation, Choice, Fp8Scheme, Problem, Source, Stored, Variant};
 use super::{WeightLayout, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned};
 use crate::fp8::Conversion;
@@ -25,7 +25,7 @@ const fn of(rows: Source, activation: Option<Activation>, bias: bool) -> Problem
         activation,
         bias,
         dense: false,
-        fp8: None,
+        stored: Stored::Values,
     }
 }
 
@@ -51,10 +51,18 @@ const fn turned(problem: Problem) -> Problem {
 
 const fn coded(problem: Problem, format: Fp8Format, granularity: Granularity) -> Problem {
     Problem {
-        fp8: Some(Fp8Scheme {
+        stored: Stored::Fp8(Fp8Scheme {
             format,
             granularity,
         }),
+        ..problem
+    }
+}
+
+/// The problem with two of each four weights.
+const fn sparse(problem: Problem) -> Problem {
+    Problem {
+        stored: Stored::Sparse24,
         ..problem
     }
 }
@@ -94,6 +102,13 @@ const FP8: &[Problem] = &[DENSE_BLOCK, DENSE_TENSOR, GATHER_GATED_ROW, SORTED_MX
 const FP8_HALF: &[Problem] = &[DENSE_BLOCK, GATHER_GATED_ROW];
 const HALF: &[Problem] = &[GATHER_GATED_SILU, SORTED, SORTED_IN_OUT];
 const LAYER: &[Problem] = &[dense(true), turned(dense(false))];
+/// Products with 2:4 weights, and those for the gradients of their rows.
+const SPARSE: &[Problem] = &[
+    sparse(dense(true)),
+    sparse(SORTED),
+    sparse(turned(dense(false))),
+];
+
 const MATRIX: &[Problem] = &[
     GATHER_RELU,
     GATHER_GATED_SILU,
@@ -101,17 +116,20 @@ const MATRIX: &[Problem] = &[
     SORTED_IN_OUT,
     DENSE_BLOCK,
     GATHER_GATED_ROW,
+    sparse(dense(true)),
+    sparse(turned(dense(false))),
 ];
 
 const ALL: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Naive, Variant::Cpu];
 const FAST: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Cpu];
 
 /// Variants with their cases in f32 and in 16-bit types; the naive variant has none of the latter.
-const ENTRIES: [(&[Variant], &[Problem], &[Problem]); 4] = [
+const ENTRIES: [(&[Variant], &[Problem], &[Problem]); 5] = [
     (ALL, FULL, HALF),
     (&[Variant::TensorCore, Variant::Pipelined], &[], MATRIX),
     (FAST, LAYER, LAYER),
     (ALL, FP8, FP8_HALF),
+    (ALL, SPARSE, SPARSE),
 ];
 
 /// Every variant, in the cases that compile to different code.
@@ -138,10 +156,7 @@ pub fn entries() -> Vec<KernelEntry> {
 }
 
 fn entry(variant: Variant, problem: Problem) -> KernelEntry {
-    let family = match problem.fp8 {
-        Some(_) => "fp8_gemm",
-        None => "grouped_gemm",
-    };
+    let family = super::family(&problem);
     let name = super::name(&problem, variant);
     let launch = move |at: &Machine| product(at, variant, problem, Conversion::Bits);
     let entry = KernelEntry::new(family, variant.name(), name, launch).of(problem.element);
@@ -176,7 +191,8 @@ fn product(at: &Machine, variant: Variant, problem: Problem, conversion: Convers
         .and_then(|plan| Ok(plan.by(conversion, &at.capability)?));
     let given = [
         ("offsets", !problem.dense),
-        ("scales", problem.fp8.is_some()),
+        ("scales", problem.stored.fp8().is_some()),
+        ("places", problem.stored == Stored::Sparse24),
         ("b", problem.bias),
     ];
     at.launch(&given, plan, launch)

@@ -10,7 +10,7 @@ use moebius_ops::scaling::{Fp8Scheme, Granularity, MX_BLOCK};
 
 /// Checks that the kernels can read the problem's weights on `device`.
 pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Unsupported> {
-    let Some(weights) = problem.fp8 else {
+    let Some(weights) = problem.stored.fp8() else {
         return Ok(());
     };
     let plain = problem.layout == WeightLayout::OutIn;

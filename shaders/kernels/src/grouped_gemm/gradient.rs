@@ -6,14 +6,15 @@
 use crate::grouped_gemm::{self, Operands, Segments, Variant, bias_gradient, weight_gradient};
 use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_ops::grouped_gemm::{Problem, Source, WeightLayout};
+use moebius_ops::grouped_gemm::{Problem, Source, Stored, WeightLayout};
 use moebius_ops::grouped_gemm::{bias_gradient as sum, weight_gradient as outer};
 
 /// The gradients of a product, planned for a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     rows: grouped_gemm::Plan,
-    w: weight_gradient::Plan,
+    /// Absent if W has no gradient, because only a part of its values is stored.
+    w: Option<weight_gradient::Plan>,
     bias: bias_gradient::Plan,
 }
 
@@ -30,9 +31,11 @@ pub fn plan(problem: Problem, variant: Variant, device: &Capability) -> Result<P
         bias: false,
         ..problem
     };
+    let has_gradient = problem.stored == Stored::Values;
+    let of_w = || weight_gradient::plan_beside(outer::Problem::of(&problem), device, variant);
     Ok(Plan {
         rows: grouped_gemm::plan_over_tiles(back, device, variant)?,
-        w: weight_gradient::plan_beside(outer::Problem::of(&problem), device, variant)?,
+        w: has_gradient.then(of_w).transpose()?,
         bias: bias_gradient::plan(sum::Problem::of(&problem), device)?,
     })
 }
@@ -42,7 +45,9 @@ buffers! {
     pub struct GradientBuffers {
         pub dy: Handle => "[R,n]" read,
         pub rows: Handle => "[R,k]" read,
-        pub w: Handle = "W" => "[E,n,k]" read,
+        pub w: Handle = "W" => "[E,n,k]" read: "or those of it that are kept",
+        /// The places of kept weights, read; absent if all weights are stored as values.
+        pub places: Option<Handle>,
         /// The segments of the experts, read; absent in a dense layer.
         pub segments: Option<Segments> = "offsets",
         pub drows: Option<Handle> => "[R,k]" written,
@@ -59,20 +64,20 @@ pub fn launch(client: &Client, plan: &Plan, buffers: GradientBuffers) {
             x: buffers.dy.clone(),
             segments: segments.clone(),
             weights: buffers.w,
-            scales: None,
+            scales_or_places: buffers.places,
             bias: None,
             out,
         };
         grouped_gemm::launch(client, &plan.rows, operands);
     }
-    if let Some(out) = buffers.dw {
+    if let (Some(out), Some(w)) = (buffers.dw, &plan.w) {
         let operands = weight_gradient::Operands {
             a: buffers.dy.clone(),
             b: buffers.rows,
             segments: segments.clone(),
             out,
         };
-        weight_gradient::launch(client, &plan.w, operands);
+        weight_gradient::launch(client, w, operands);
     }
     if let Some(out) = buffers.dbias {
         let operands = bias_gradient::Operands {

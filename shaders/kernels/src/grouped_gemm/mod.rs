@@ -16,6 +16,7 @@ mod naive;
 mod pipeline;
 mod pipelined;
 mod plan;
+mod sparse24;
 mod tensor_core;
 mod tile;
 pub mod weight_gradient;
@@ -32,7 +33,7 @@ use crate::permute::TILE_WORDS;
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::fp8::scale_shape;
-use moebius_ops::grouped_gemm::{Activation, Problem, Source, WeightLayout};
+use moebius_ops::grouped_gemm::{Activation, Problem, Source, Stored, WeightLayout};
 use moebius_ops::permute;
 use moebius_ops::scaling::Fp8Scheme;
 
@@ -40,11 +41,7 @@ const KERNEL: &str = "grouped_gemm";
 
 /// The name of `variant`'s kernel for `problem`, with everything that changes its code except sizes.
 fn name(problem: &Problem, variant: Variant) -> String {
-    let family = if problem.fp8.is_some() {
-        "fp8_gemm"
-    } else {
-        "grouped_gemm"
-    };
+    let family = family(problem);
     let rows = rows_name(problem);
     let mut name = format!("{family}_{}_{}_{rows}", variant.name(), problem.element);
     name += launched::suffix(problem.layout == WeightLayout::InOut, "_in_out");
@@ -53,10 +50,19 @@ fn name(problem: &Problem, variant: Variant) -> String {
         name += &format!("_{activation}");
     }
     name += launched::suffix(problem.bias, "_bias");
-    if let Some(codes) = problem.fp8 {
+    if let Stored::Fp8(codes) = problem.stored {
         name += &format!("_{}_{}", codes.format.name(), codes.granularity.name());
     }
     name
+}
+
+/// The name of the family of kernels for what is stored of the weights.
+fn family(problem: &Problem) -> &'static str {
+    match problem.stored {
+        Stored::Values => "grouped_gemm",
+        Stored::Fp8(_) => "fp8_gemm",
+        Stored::Sparse24 => "sparse24_gemm",
+    }
 }
 
 /// The part of a kernel's name for the rows that a product reads.
@@ -94,10 +100,10 @@ buffers! {
         pub x: Handle = "x" | "rows" => "[T,k] or [R,k]" read,
         /// The segments of the experts, read; absent in a dense product.
         pub segments: Option<Segments> = "offsets",
-        /// Weights \[E, n or 2n, k\] or \[E, k, n\], or panels of codes ([`fp8`]), read.
+        /// Weights \[E, n or 2n, k\] or \[E, k, n\], those of them that are kept, or panels of codes ([`fp8`]), read.
         pub weights: Handle = "codes" | "W",
-        /// Scales of the codes, read; present if the weights are codes.
-        pub scales: Option<Handle>,
+        /// Scales of codes or places of kept weights, read; absent if all weights are stored as values.
+        pub scales_or_places: Option<Handle> = "scales" | "places",
         pub bias: Option<Handle> = "b" => "[E, n or 2n]" read: "present when the problem has a bias",
         pub out: Handle = "y" => "[R,n]" written,
     }
@@ -114,7 +120,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
             name(&plan.problem, plan.variant) + instructions + plan.conversion.suffix()
         });
         match plan.variant {
-            Variant::Cpu if plan.problem.fp8.is_some() => {
+            Variant::Cpu if plan.problem.stored.fp8().is_some() => {
                 cpu_fp8::launch(client, plan, slab, &operands);
             }
             Variant::Cpu => cpu::launch(client, plan, slab, &operands),
@@ -235,7 +241,11 @@ struct Bindings {
     order: Option<BufferArg>,
     offsets: Option<BufferArg>,
     tiles: Option<BufferArg>,
-    weights: BufferArg,
+    /// Weights as elements: all of them, or those that are kept.
+    w: Option<BufferArg>,
+    /// Words of codes, or of the places of kept weights.
+    words: Option<BufferArg>,
+    /// The scales of codes.
     scales: Option<BufferArg>,
     bias: Option<BufferArg>,
     out: BufferArg,
@@ -248,26 +258,23 @@ impl Bindings {
         let others = [slab.first as usize, problem.experts - slab.last as usize];
         let ends = others.map(|experts| experts * problem.expert_bytes());
         let [order, offsets, tiles] = bind_segments(operands.segments);
+        let weights = Some(bind(part(operands.weights, ends)));
+        let beside = operands.scales_or_places.map(bind);
+        let (w, words, scales) = match problem.stored {
+            Stored::Values => (weights, None, None),
+            Stored::Fp8(_) => (None, weights, beside),
+            Stored::Sparse24 => (weights, beside, None),
+        };
         Self {
             x: bind(operands.x),
             order,
             offsets,
             tiles,
-            weights: bind(part(operands.weights, ends)),
-            scales: operands.scales.map(bind),
+            w,
+            words,
+            scales,
             bias: operands.bias.map(bind),
             out: bind(operands.out),
-        }
-    }
-
-    /// Returns the weights as elements or as codes, whichever `problem` has.
-    fn weights_or_codes(
-        weights: BufferArg,
-        problem: &Problem,
-    ) -> (Option<BufferArg>, Option<BufferArg>) {
-        match problem.fp8 {
-            Some(_) => (None, Some(weights)),
-            None => (Some(weights), None),
         }
     }
 }

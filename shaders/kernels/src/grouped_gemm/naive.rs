@@ -2,9 +2,10 @@
 
 use super::activation::{activate, gated};
 use super::fp8::{block_words, scale_at};
+use super::sparse24::{one_of_row, stack_of};
 use super::tile::Spec;
 use super::{
-    Bindings, DeviceElement, Fp8Scheme, Operands, Plan, Sizes, Slab, WeightLayout, count,
+    Bindings, DeviceElement, Fp8Scheme, Operands, Plan, Sizes, Slab, Stored, WeightLayout, count,
     input_row, sizes, tile_at,
 };
 use crate::fp8::decode_bits;
@@ -15,12 +16,12 @@ use moebius_ops::grouped_gemm::fp8::PANEL;
 pub(super) const UNITS: u32 = 64;
 
 #[cube(launch_unchecked)]
-fn grouped_gemm_naive<F: Float>(
+fn grouped_gemm_naive<F: Float, L: Size>(
     x: &[F],
     order: ComptimeOption<&[u32]>,
     tiles: ComptimeOption<&[u32]>,
-    w: ComptimeOption<&[F]>,
-    codes: ComptimeOption<&[u32]>,
+    w: ComptimeOption<&[Vector<F, L>]>,
+    words: ComptimeOption<&[u32]>,
     scales: ComptimeOption<&[u32]>,
     bias: ComptimeOption<&[F]>,
     out: &mut [F],
@@ -38,14 +39,20 @@ fn grouped_gemm_naive<F: Float>(
         for part in 0..parts {
             // Parts are computed in reverse, so that the last factor is part 0, the gate, which gets the activation.
             let part = comptime!(parts - 1 - part);
-            let mut sum = match comptime!(spec.fp8) {
-                Some(fp8) => {
-                    let (codes, scales) = (codes.unwrap(), scales.unwrap());
+            let mut sum = match comptime!(spec.stored) {
+                Stored::Values => {
+                    dot::<F, L>(x, w.unwrap(), &sizes, from, expert, part, column, spec)
+                }
+                Stored::Fp8(fp8) => {
+                    let (codes, scales) = (words.unwrap(), scales.unwrap());
                     dot_codes::<F>(
                         x, codes, scales, &sizes, from, expert, part, column, parts, fp8,
                     )
                 }
-                None => dot::<F>(x, w.unwrap(), &sizes, from, expert, part, column, spec),
+                Stored::Sparse24 => {
+                    let (kept, places) = (w.unwrap(), words.unwrap());
+                    dot_sparse::<F, L>(x, kept, places, &sizes, from, expert, part, column, spec)
+                }
             };
             #[comptime]
             if let ComptimeOption::Some(bias) = &bias {
@@ -64,9 +71,9 @@ fn grouped_gemm_naive<F: Float>(
 
 /// The dot product of the row of x at `from` and a column of a part of an expert.
 #[cube]
-fn dot<F: Float>(
+fn dot<F: Float, L: Size>(
     x: &[F],
-    w: &[F],
+    w: &[Vector<F, L>],
     sizes: &Sizes,
     from: usize,
     expert: usize,
@@ -85,7 +92,7 @@ fn dot<F: Float>(
     let mut sum = 0.0f32;
     for kk in 0..sizes.k {
         let a = f32::cast_from(x[from + kk]);
-        sum = fma(a, f32::cast_from(w[first + kk * step]), sum);
+        sum = fma(a, f32::cast_from(w[first + kk * step].extract(0usize)), sum);
     }
     sum
 }
@@ -120,20 +127,48 @@ fn dot_codes<F: Float>(
     sum
 }
 
+/// Like [`dot`], with two of each four weights.
+#[cube]
+fn dot_sparse<F: Float, L: Size>(
+    x: &[F],
+    kept: &[Vector<F, L>],
+    places: &[u32],
+    sizes: &Sizes,
+    from: usize,
+    expert: usize,
+    part: usize,
+    column: usize,
+    #[comptime] spec: Spec,
+) -> f32 {
+    let parts = comptime!(spec.parts);
+    let in_slab = expert - sizes.slab_first;
+    let stack = stack_of(sizes, parts, spec.layout);
+    let mut sum = 0.0f32;
+    for kk in 0..sizes.k {
+        let (row, at) = match comptime!(spec.layout) {
+            WeightLayout::OutIn => ((in_slab * parts + part) * sizes.n + column, kk),
+            WeightLayout::InOut => (in_slab * sizes.k + kk, column),
+        };
+        let w = one_of_row::<F, L>(kept, places, &stack, row, at);
+        sum = fma(f32::cast_from(x[from + kk]), w, sum);
+    }
+    sum
+}
+
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
     let spec = Spec::of(plan);
     let bound = Bindings::new(p, slab, operands);
-    let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
     let (count, dim) = (count(plan.cubes()), CubeDim::new_1d(UNITS));
     let (order, tiles, bias) = (bound.order.into(), bound.tiles.into(), bound.bias.into());
-    let (w, codes, scales) = (w.into(), codes.into(), bound.scales.into());
+    let (w, words, scales) = (bound.w.into(), bound.words.into(), bound.scales.into());
+    let lanes = spec.weight_lanes(1);
     let (sizes, element) = (sizes(plan, slab), p.element.elem_type());
     // SAFETY: `plan` checked the shapes; rows come from tiles of one row, columns are guarded.
     unsafe {
         grouped_gemm_naive::launch_unchecked(
-            client, count, dim, bound.x, order, tiles, w, codes, scales, bias, bound.out, sizes,
-            spec, element,
+            client, count, dim, lanes, bound.x, order, tiles, w, words, scales, bias, bound.out,
+            sizes, spec, element,
         );
     }
 }

@@ -8,9 +8,10 @@ use super::pipeline::products::{
     Sums, begin_products, end_products, first_of_unit, four_sums, zero_sums,
 };
 use super::pipeline::{CHUNK, Chunk, Extent, Pipeline, Rings, rings};
+use super::sparse24::{chunk_of_row, stack_of, whole_loads};
 use super::{
     Activation, Bindings, Capability, Conversion, DeviceElement, Fp8Scheme, KERNEL, Matrices,
-    Operands, Place, Plan, Problem, Sizes, Slab, Source, Unsupported, WeightLayout, count,
+    Operands, Place, Plan, Problem, Sizes, Slab, Source, Stored, Unsupported, WeightLayout, count,
     input_row, segment, sizes, tensor_core, tile_at, with_bias,
 };
 use crate::fp8::decode_four;
@@ -22,6 +23,7 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<Pipeli
     let needs = "rows of multiples of 8 elements for copies of 16 bytes";
     let have = format_args!("{} and {} columns", problem.k, problem.n);
     Unsupported::unless(whole == [true; 2], KERNEL, needs, have)?;
+    whole_loads(problem, "pipelined", 2 * CHUNK)?;
     let weights = match problem.layout {
         WeightLayout::OutIn => Lines::Outer,
         WeightLayout::InOut => Lines::Inner,
@@ -40,7 +42,8 @@ struct Spec {
     rows: Source,
     parts: usize,
     activation: Option<Activation>,
-    fp8: Option<Fp8Scheme>,
+    layout: WeightLayout,
+    stored: Stored,
     conversion: Conversion,
     of: Pipeline,
 }
@@ -183,6 +186,48 @@ fn copy_weights(
     }
 }
 
+/// Puts one step of 2:4 weights together in a stage.
+#[cube]
+fn complete_weights(
+    kept: &[Chunk],
+    places: &[u32],
+    ring: &mut Shared<[Chunk]>,
+    sizes: &Sizes,
+    tile: &Place,
+    step: usize,
+    slot: usize,
+    #[comptime] spec: Spec,
+) {
+    let (of, parts) = comptime!((spec.of, spec.parts));
+    let stack = stack_of(sizes, parts, spec.layout);
+    let expert = tile.expert - sizes.slab_first;
+    #[unroll]
+    for i in 0..comptime!(of.copies(1)) {
+        let (line, chunk) = copied(i, 1usize, of);
+        let (row, from, inside) = match comptime!(of.lines[1]) {
+            Lines::Outer => {
+                let (part, column) = part_of_line(line, spec);
+                let column = min(tile.column + column, sizes.n - 1);
+                let from = step * comptime!(of.step / CHUNK) + chunk;
+                let row = (expert * parts + part) * sizes.n + column;
+                (row, from, from < chunks(sizes.k))
+            }
+            Lines::Inner => {
+                let inner = step * comptime!(of.step) + line;
+                let from = chunks(tile.column) + chunk;
+                let inside = inner < sizes.k && from < chunks(sizes.n);
+                (expert * sizes.k + inner, from, inside)
+            }
+        };
+        let mut dense = Chunk::new(0u32);
+        if inside {
+            dense = chunk_of_row(kept, places, &stack, row, from);
+        }
+        let to = slot * comptime!(of.chunks(1)) + place(line, chunk, 1usize, of);
+        ring[to] = dense;
+    }
+}
+
 /// Decodes one step of the codes to a stage. Neighbouring units take neighbouring columns, whose words are neighbours. All words are read
 /// before the first is written, so that the reads wait together.
 #[cube]
@@ -263,7 +308,7 @@ fn decoded<F: Float>(
 fn fill<F: Float>(
     x: &[Chunk],
     w: &ComptimeOption<&[Chunk]>,
-    codes: &ComptimeOption<&[u32]>,
+    words: &ComptimeOption<&[u32]>,
     scales: &ComptimeOption<&[u32]>,
     rings: &mut Rings,
     rows: &Array<usize>,
@@ -274,10 +319,22 @@ fn fill<F: Float>(
     #[comptime] spec: Spec,
 ) {
     copy_rows(x, &mut rings.left, rows, sizes, step, slot, spec);
-    match comptime!(spec.fp8) {
-        None => copy_weights(w.unwrap(), &mut rings.right, sizes, place, step, slot, spec),
-        Some(fp8) => decode_weights::<F>(
-            codes.unwrap(),
+    match comptime!(spec.stored) {
+        Stored::Values => {
+            copy_weights(w.unwrap(), &mut rings.right, sizes, place, step, slot, spec)
+        }
+        Stored::Sparse24 => complete_weights(
+            w.unwrap(),
+            words.unwrap(),
+            &mut rings.right,
+            sizes,
+            place,
+            step,
+            slot,
+            spec,
+        ),
+        Stored::Fp8(fp8) => decode_weights::<F>(
+            words.unwrap(),
             scales.unwrap(),
             &mut rings.right,
             sizes,
@@ -297,7 +354,7 @@ fn grouped_gemm_pipelined<F: Float>(
     offsets: ComptimeOption<&[u32]>,
     tiles: ComptimeOption<&[u32]>,
     w: ComptimeOption<&[Chunk]>,
-    codes: ComptimeOption<&[u32]>,
+    words: ComptimeOption<&[u32]>,
     scales: ComptimeOption<&[u32]>,
     bias: ComptimeOption<&[F]>,
     out: &mut [Vector<F, Const<2>>],
@@ -318,7 +375,7 @@ fn grouped_gemm_pipelined<F: Float>(
         for stage in 0..comptime!(stages - 1) {
             let stage = stage.runtime();
             fill::<F>(
-                x, &w, &codes, &scales, &mut rings, &rows, &sizes, &place, stage, stage, spec,
+                x, &w, &words, &scales, &mut rings, &rows, &sizes, &place, stage, stage, spec,
             );
             end_copies();
         }
@@ -331,7 +388,7 @@ fn grouped_gemm_pipelined<F: Float>(
             let ahead = step + comptime!(stages - 1);
             if ahead < steps {
                 fill::<F>(
-                    x, &w, &codes, &scales, &mut rings, &rows, &sizes, &place, ahead, free, spec,
+                    x, &w, &words, &scales, &mut rings, &rows, &sizes, &place, ahead, free, spec,
                 );
             }
             end_copies();
@@ -413,12 +470,12 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         rows: p.rows,
         parts: p.parts(),
         activation: p.activation,
-        fp8: p.fp8,
+        layout: p.layout,
+        stored: p.stored,
         conversion: plan.conversion,
         of,
     };
     let bound = Bindings::new(p, slab, operands);
-    let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
     let [units, planes] = of.dim();
     let (order, offsets) = (bound.order.into(), bound.offsets.into());
     let (tiles, bias) = (bound.tiles.into(), bound.bias.into());
@@ -434,8 +491,8 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             order,
             offsets,
             tiles,
-            w.into(),
-            codes.into(),
+            bound.w.into(),
+            bound.words.into(),
             bound.scales.into(),
             bias,
             bound.out,

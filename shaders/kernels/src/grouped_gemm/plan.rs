@@ -365,6 +365,7 @@ fn check_variant(
     let needs = "weights of [E, 2n, k] for a gated product";
     Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
     super::fp8::supported(problem, device)?;
+    super::sparse24::supported(problem, device)?;
     match variant {
         // `matrices` checks these.
         Variant::TensorCore | Variant::Pipelined => Ok(()),

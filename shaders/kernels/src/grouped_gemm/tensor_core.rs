@@ -6,9 +6,10 @@
 use super::activation::{activate, gated};
 use super::fp8::{four_of_column, panels_of};
 use super::fragments::{ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums};
+use super::sparse24::{four_of_row, stack_of, whole_loads};
 use super::{
     Activation, Bindings, Capability, Conversion, DeviceElement, Fp8Scheme, KERNEL, Matrices,
-    Operands, Place, Plan, Problem, Sizes, Slab, Source, Unsupported, WeightLayout, count,
+    Operands, Place, Plan, Problem, Sizes, Slab, Source, Stored, Unsupported, WeightLayout, count,
     input_row, sizes, tile_at, with_bias,
 };
 use cubecl::cmma;
@@ -26,7 +27,8 @@ pub(super) struct Spec {
     weights: Lines,
     parts: usize,
     activation: Option<Activation>,
-    fp8: Option<Fp8Scheme>,
+    layout: WeightLayout,
+    stored: Stored,
     conversion: Conversion,
     fragments: Fragments,
 }
@@ -39,7 +41,8 @@ impl Spec {
             weights: weight_lines(p),
             parts: p.parts(),
             activation: p.activation,
-            fp8: p.fp8,
+            layout: p.layout,
+            stored: p.stored,
             conversion: plan.conversion,
             fragments,
         }
@@ -78,6 +81,7 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<Fragme
     if problem.layout == WeightLayout::InOut {
         fours(problem.n, "columns of weights of [E, k, n]")?;
     }
+    whole_loads(problem, "tensor_core", 8)?;
     let memory = shared_bytes(problem, fragments);
     crate::fits_cube(KERNEL, fragments.units() as u32, memory, device)?;
     Ok(fragments)
@@ -117,6 +121,7 @@ fn load_rows<F: Float>(
 #[cube]
 fn load_weights<F: Float>(
     w: &[Vector<F, Const<4>>],
+    places: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<F, Const<4>>]>,
     sizes: &Sizes,
     place: &Place,
@@ -144,19 +149,40 @@ fn load_weights<F: Float>(
                     let row = expert_row + part * sizes.n + in_part;
                     let column = k0 + 4 * (i % across);
                     if column < sizes.k {
-                        four = w[(row * sizes.k + column) / 4];
+                        four = weights_of_row::<F>(w, places, sizes, row, column, sizes.k, spec);
                     }
                 }
                 Lines::Inner => {
                     let column = place.column + 4 * (i % across);
                     if k0 + line < sizes.k && column < sizes.n {
-                        let from = expert_row * sizes.k + (k0 + line) * sizes.n + column;
-                        four = w[from / 4];
+                        let row = (place.expert - sizes.slab_first) * sizes.k + k0 + line;
+                        four = weights_of_row::<F>(w, places, sizes, row, column, sizes.n, spec);
                     }
                 }
             }
             tile[line * stride + i % across] = four;
         }
+    }
+}
+
+/// Four weights from `column` on of row `row` of W as it lies in memory, which has `width` in a row.
+#[cube]
+fn weights_of_row<F: Float>(
+    w: &[Vector<F, Const<4>>],
+    places: &ComptimeOption<&[u32]>,
+    sizes: &Sizes,
+    row: usize,
+    column: usize,
+    width: usize,
+    #[comptime] spec: Spec,
+) -> Vector<F, Const<4>> {
+    match comptime!(spec.stored) {
+        Stored::Sparse24 => {
+            let stack = stack_of(sizes, spec.parts, spec.layout);
+            let four = four_of_row::<F, Const<4>>(w, places.unwrap(), &stack, row, column);
+            Vector::<F, Const<4>>::cast_from(four)
+        }
+        Stored::Values | Stored::Fp8(_) => w[(row * width + column) / 4],
     }
 }
 
@@ -201,7 +227,7 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
     order: ComptimeOption<&[u32]>,
     tiles: ComptimeOption<&[u32]>,
     w: ComptimeOption<&[Vector<F, Const<4>>]>,
-    codes: ComptimeOption<&[u32]>,
+    words: ComptimeOption<&[u32]>,
     scales: ComptimeOption<&[u32]>,
     bias: ComptimeOption<&[F]>,
     out: &mut [F],
@@ -235,10 +261,12 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
         let sums = zero_sums(columns, fragments);
         for k0 in range_stepped(0, sizes.k, comptime!(fragments.edge)) {
             load_rows::<F>(x, &order, &mut x_tile, &sizes, &place, k0, spec);
-            match comptime!(spec.fp8) {
-                None => load_weights::<F>(w.unwrap(), &mut w_tile, &sizes, &place, k0, spec),
-                Some(fp8) => {
-                    let (codes, scales) = (codes.unwrap(), scales.unwrap());
+            match comptime!(spec.stored) {
+                Stored::Values | Stored::Sparse24 => {
+                    load_weights::<F>(w.unwrap(), &words, &mut w_tile, &sizes, &place, k0, spec)
+                }
+                Stored::Fp8(fp8) => {
+                    let (codes, scales) = (words.unwrap(), scales.unwrap());
                     load_codes::<F>(codes, scales, &mut w_tile, &sizes, &place, k0, spec, fp8);
                 }
             }
@@ -302,17 +330,16 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let p = &plan.problem;
     let spec = Spec::of(plan, fragments);
     let bound = Bindings::new(p, slab, operands);
-    let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
     let dim = CubeDim::new_2d(fragments.plane as u32, fragments.planes() as u32);
     let count = count(plan.cubes());
     let (order, tiles, bias) = (bound.order.into(), bound.tiles.into(), bound.bias.into());
-    let (w, codes, scales) = (w.into(), codes.into(), bound.scales.into());
+    let (w, words, scales) = (bound.w.into(), bound.words.into(), bound.scales.into());
     let (sizes, element) = (sizes(plan, slab), p.element.elem_type());
     // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; tiles hold rows
     // of their expert only, and rows and columns past the end are not stored.
     unsafe {
         grouped_gemm_tensor_core::launch_unchecked(
-            client, count, dim, bound.x, order, tiles, w, codes, scales, bias, bound.out, sizes,
+            client, count, dim, bound.x, order, tiles, w, words, scales, bias, bound.out, sizes,
             spec, element,
         );
     }

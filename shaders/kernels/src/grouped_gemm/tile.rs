@@ -9,9 +9,10 @@
 
 use super::activation::{activate, gated};
 use super::fp8::{four_of_column, panels_of};
+use super::sparse24::{self, four_of_row, four_of_rows, stack_of};
 use super::{
     Activation, Bindings, Conversion, DeviceElement, Fp8Scheme, Operands, Place, Plan, Sizes, Slab,
-    Source, WeightLayout, count, input_row, sizes, tile_at, with_bias,
+    Source, Stored, WeightLayout, count, input_row, sizes, tile_at, with_bias,
 };
 use crate::rounds::looped;
 use cubecl::prelude::*;
@@ -85,7 +86,7 @@ pub(super) struct Spec {
     pub(super) layout: WeightLayout,
     pub(super) parts: usize,
     pub(super) activation: Option<Activation>,
-    pub(super) fp8: Option<Fp8Scheme>,
+    pub(super) stored: Stored,
     conversion: Conversion,
 }
 
@@ -98,15 +99,16 @@ impl Spec {
             layout: p.layout,
             parts: p.parts(),
             activation: p.activation,
-            fp8: p.fp8,
+            stored: p.stored,
             conversion: plan.conversion,
         }
     }
 
-    /// The number of elements, or of words of codes, per load of weights.
-    fn weight_lanes(&self, plan: &Plan) -> usize {
-        match self.layout {
-            WeightLayout::OutIn if self.fp8.is_none() => plan.lanes,
+    /// The number of elements, or of words of codes, per load of weights, for `lanes` elements per load along k.
+    pub(super) fn weight_lanes(&self, lanes: usize) -> usize {
+        match (self.stored, self.layout) {
+            (Stored::Sparse24, _) => sparse24::LANES,
+            (Stored::Values, WeightLayout::OutIn) => lanes,
             _ => 1,
         }
     }
@@ -172,6 +174,7 @@ fn load_rows<F: Float, N: Size>(
 #[cube]
 fn load_weights<F: Float, N: Size>(
     w: &[Vector<F, N>],
+    places: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<f32, Const<4>>]>,
     sizes: &Sizes,
     place: &Place,
@@ -194,18 +197,61 @@ fn load_weights<F: Float, N: Size>(
                     let in_part = place.column + line % comptime!(shape.columns());
                     let column = min(in_part, sizes.n - 1);
                     let row = expert_row + part * sizes.n + column;
+                    let inner = k0 + 4 * step;
                     tile[line * comptime!(shape.stride()) + step] =
-                        load_four::<F, N>(w, row, k0 + 4 * step, sizes.k);
+                        weights_of_row::<F, N>(w, places, sizes, row, inner, spec);
                 }
                 WeightLayout::InOut => {
                     let line = i % comptime!(shape.columns());
                     let step = i / comptime!(shape.columns());
                     let (row, column) = (k0 + 4 * step, min(place.column + line, sizes.n - 1));
                     tile[line * comptime!(shape.stride()) + step] =
-                        load_column::<F, N>(w, sizes, expert_row, row, column);
+                        weights_of_column::<F, N>(w, places, sizes, expert_row, row, column, spec);
                 }
             }
         }
+    }
+}
+
+/// Four weights of row `row` of \[E, n or 2n, k\] from inner column `column` on; 0 past the end of the row.
+#[cube]
+fn weights_of_row<F: Float, N: Size>(
+    w: &[Vector<F, N>],
+    places: &ComptimeOption<&[u32]>,
+    sizes: &Sizes,
+    row: usize,
+    column: usize,
+    #[comptime] spec: Spec,
+) -> Vector<f32, Const<4>> {
+    match comptime!(spec.stored) {
+        Stored::Sparse24 => {
+            let stack = stack_of(sizes, spec.parts, spec.layout);
+            four_of_row::<F, N>(w, places.unwrap(), &stack, row, column)
+        }
+        Stored::Values | Stored::Fp8(_) => load_four::<F, N>(w, row, column, sizes.k),
+    }
+}
+
+/// Four weights of a column of an expert's \[k, n\] from `row` on, 0 past the last; `expert_row` is as [`load_column`] has it.
+#[cube]
+fn weights_of_column<F: Float, N: Size>(
+    w: &[Vector<F, N>],
+    places: &ComptimeOption<&[u32]>,
+    sizes: &Sizes,
+    expert_row: usize,
+    row: usize,
+    column: usize,
+    #[comptime] spec: Spec,
+) -> Vector<f32, Const<4>> {
+    match comptime!(spec.stored) {
+        Stored::Sparse24 => {
+            let stack = stack_of(sizes, spec.parts, spec.layout);
+            // The rows of the experts before, k of each.
+            let before = expert_row / sizes.n * sizes.k;
+            let end = before + sizes.k;
+            four_of_rows::<F, N>(w, places.unwrap(), &stack, before + row, end, column)
+        }
+        Stored::Values | Stored::Fp8(_) => load_column::<F, N>(w, sizes, expert_row, row, column),
     }
 }
 
@@ -307,7 +353,7 @@ fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
     order: ComptimeOption<&[u32]>,
     tiles: ComptimeOption<&[u32]>,
     w: ComptimeOption<&[Vector<F, L>]>,
-    codes: ComptimeOption<&[u32]>,
+    words: ComptimeOption<&[u32]>,
     scales: ComptimeOption<&[u32]>,
     bias: ComptimeOption<&[F]>,
     out: &mut [F],
@@ -340,12 +386,14 @@ fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
     if expert >= sizes.slab_first && expert < sizes.slab_last {
         for k0 in range_stepped(0, sizes.k, comptime!(4 * shape.steps)) {
             load_rows::<F, N>(x, &order, &mut x_tile, &sizes, &place, k0, spec);
-            match comptime!(spec.fp8) {
-                Some(fp8) => {
-                    let (codes, scales) = (codes.unwrap(), scales.unwrap());
+            match comptime!(spec.stored) {
+                Stored::Fp8(fp8) => {
+                    let (codes, scales) = (words.unwrap(), scales.unwrap());
                     load_codes(codes, scales, &mut w_tile, &sizes, &place, k0, spec, fp8);
                 }
-                None => load_weights::<F, L>(w.unwrap(), &mut w_tile, &sizes, &place, k0, spec),
+                Stored::Values | Stored::Sparse24 => {
+                    load_weights::<F, L>(w.unwrap(), &words, &mut w_tile, &sizes, &place, k0, spec)
+                }
             }
             sync_cube();
             multiply(&x_tile, &w_tile, &mut sums, spec);
@@ -396,17 +444,17 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let tile = plan.tile;
     let spec = Spec::of(plan);
     let bound = Bindings::new(p, slab, operands);
-    let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
     let dim = CubeDim::new_2d(tile.units_n as u32, tile.units_m as u32);
-    let (count, lanes, of_weights) = (count(plan.cubes()), plan.lanes, spec.weight_lanes(plan));
+    let (count, lanes) = (count(plan.cubes()), plan.lanes);
+    let of_weights = spec.weight_lanes(lanes);
     let (order, tiles, bias) = (bound.order.into(), bound.tiles.into(), bound.bias.into());
-    let (w, codes, scales) = (w.into(), codes.into(), bound.scales.into());
+    let (w, words, scales) = (bound.w.into(), bound.words.into(), bound.scales.into());
     let (sizes, element) = (sizes(plan, slab), p.element.elem_type());
     // SAFETY: `plan` checked shapes, workgroup memory and cube counts; tiles hold rows of their
     // expert only, and rows and columns past the end are neither read nor stored.
     unsafe {
         grouped_gemm_tile::launch_unchecked(
-            client, count, dim, lanes, of_weights, bound.x, order, tiles, w, codes, scales, bias,
+            client, count, dim, lanes, of_weights, bound.x, order, tiles, w, words, scales, bias,
             bound.out, sizes, spec, element,
         );
     }

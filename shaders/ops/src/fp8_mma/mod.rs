@@ -51,7 +51,8 @@ impl Problem {
         let refuse =
             |expected: &str, got: String| Err(Fault::Config.error("fp8_mma", expected, got));
         let Some(w) = product
-            .fp8
+            .stored
+            .fp8()
             .filter(|_| product.layout == WeightLayout::OutIn)
         else {
             return refuse("weights as codes of [E, n, k]", format!("{product:?}"));

@@ -41,7 +41,7 @@ fn check(product: grouped_gemm::Problem, x: Granularity, w: Granularity) {
     };
     let (x, w) = (of(Fp8Format::E5M2, x), of(Fp8Format::E4M3, w));
     let product = grouped_gemm::Problem {
-        fp8: Some(w),
+        stored: grouped_gemm::Stored::Fp8(w),
         ..product
     };
     let problem = Problem::new(product, x).unwrap();

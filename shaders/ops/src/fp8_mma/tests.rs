@@ -14,7 +14,7 @@ const fn block(rows: usize, columns: usize) -> Granularity {
 
 fn problem(x: Granularity, w: Granularity) -> Result<Problem, Mismatch> {
     let product = grouped_gemm::Problem {
-        fp8: Some(codes(w)),
+        stored: grouped_gemm::Stored::Fp8(codes(w)),
         ..grouped_gemm::Problem::dense(100, 70, 500)?
     };
     Problem::new(product, codes(x))
@@ -42,7 +42,10 @@ fn what_the_instructions_cannot_do_is_refused() {
     }
     let plain = problem(Granularity::Row, Granularity::Row).unwrap().product;
     let others = [
-        grouped_gemm::Problem { fp8: None, ..plain },
+        grouped_gemm::Problem {
+            stored: grouped_gemm::Stored::Values,
+            ..plain
+        },
         grouped_gemm::Problem {
             gated: true,
             ..plain

@@ -37,7 +37,7 @@ impl Fp8Scheme {
 /// # Errors
 /// [`Mismatch`] when the weights aren't codes or an index would not fit 31 bits.
 pub fn matrix(problem: &Problem) -> Result<quantize::Problem, Mismatch> {
-    let Some(weights) = problem.fp8 else {
+    let Some(weights) = problem.stored.fp8() else {
         return Err(Fault::Config.error("weights", "FP8 codes", "floats"));
     };
     let shape = [1, problem.n * problem.parts(), problem.k];
@@ -56,7 +56,7 @@ pub fn scale_shape(problem: &Problem) -> [usize; 2] {
         let rows = problem.n * problem.parts();
         weights.granularity.scale_shape(rows, problem.k)
     };
-    problem.fp8.map_or([0, 0], shape)
+    problem.stored.fp8().map_or([0, 0], shape)
 }
 
 /// The number of f32 scales, or of words of E8M0 scales, of all experts.
@@ -79,7 +79,7 @@ pub fn decoded(problem: &Problem, panels: &[u32], scales: &[u32]) -> Vec<f32> {
     let Some(Fp8Scheme {
         format,
         granularity,
-    }) = problem.fp8
+    }) = problem.stored.fp8()
     else {
         return Vec::new();
     };

@@ -7,8 +7,9 @@
 //! Shapes: W \[E, n or 2n (gate rows, then up rows), k\], or \[E, k, n\] for x · W_e, the backward of a product
 //! ([`WeightLayout`]); b \[E, n or 2n\]; x \[T,k\] or \[R,k\], out \[R,n\], where R ≤ S is the largest number of sorted rows of
 //! any routing. Elements are f32, f16 or bf16; sums are f32. Rows that no slot is sorted to are left unchanged.
-//! [`Problem::dense`] is the ordinary product: one matrix for all rows, without a sort. Weights may be FP8 codes, decoded while
-//! they are loaded ([`fp8`]); the result equals, to the last bit, the product of the decoded weights in f32.
+//! [`Problem::dense`] is the ordinary product: one matrix for all rows, without a sort. Weights may be [`Stored`] as FP8 codes ([`fp8`])
+//! or without half of them ([`sparse24`]), decoded while they are loaded; the result equals, to the last bit, the product of the decoded
+//! weights, in f32 if they are codes.
 //!
 //! FLOPs: 2·R·n·k, twice that gated. Bytes: at least (R·k + E·n·k + R·n) elements.
 //!
@@ -16,6 +17,7 @@
 
 pub mod bias_gradient;
 pub mod fp8;
+pub mod sparse24;
 pub mod weight_gradient;
 
 use crate::element::Element;
@@ -53,6 +55,28 @@ pub enum WeightLayout {
     InOut,
 }
 
+/// What is stored of the weights; a product decodes them while it loads them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Stored {
+    /// Their values.
+    #[default]
+    Values,
+    /// FP8 codes and scales; only with [`WeightLayout::OutIn`].
+    Fp8(Fp8Scheme),
+    /// Two of each four neighbouring values of a row, and their places.
+    Sparse24,
+}
+
+impl Stored {
+    /// The FP8 scheme of weights that are codes.
+    pub const fn fp8(self) -> Option<Fp8Scheme> {
+        match self {
+            Self::Fp8(scheme) => Some(scheme),
+            Self::Values | Self::Sparse24 => None,
+        }
+    }
+}
+
 /// One grouped GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
@@ -82,8 +106,8 @@ pub struct Problem {
     pub bias: bool,
     /// Whether one expert has all rows in order, without a sort.
     pub dense: bool,
-    /// The FP8 scheme of the weights if they are codes; only with [`WeightLayout::OutIn`].
-    pub fp8: Option<Fp8Scheme>,
+    /// What is stored of W.
+    pub stored: Stored,
 }
 
 impl Problem {
@@ -136,7 +160,7 @@ impl Problem {
             activation: None,
             bias: false,
             dense: false,
-            fp8: None,
+            stored: Stored::Values,
         })
     }
 
@@ -144,7 +168,7 @@ impl Problem {
     ///
     /// # Errors
     /// [`Mismatch`] under the conditions of [`Problem::new`], when `row_bound` doesn't fit the slots, when a dense product has
-    /// several experts or other rows than slots, and when a block of scales ends inside a word.
+    /// several experts or other rows than slots, when a block of scales ends inside a word, and when a row of W ends inside a group of four.
     pub fn check(&self) -> Result<(), Mismatch> {
         Self::new(self.slots, self.experts, self.top_k, self.n, self.k)?;
         check_row_bound(self.row_bound, self.slots)?;
@@ -152,7 +176,11 @@ impl Problem {
             Mismatch::check("experts of a dense product", 1, self.experts)?;
             Mismatch::check("rows of a dense product", self.slots, self.input_rows())?;
         }
-        self.fp8.map_or(Ok(()), |weights| weights.check(self.k))
+        match self.stored {
+            Stored::Values => Ok(()),
+            Stored::Fp8(scheme) => scheme.check(self.k),
+            Stored::Sparse24 => sparse24::check(self.weight_rows()[1]),
+        }
     }
 
     /// The number of weight matrices per expert: 2 when gated, else 1.
@@ -160,15 +188,26 @@ impl Problem {
         if self.gated { 2 } else { 1 }
     }
 
-    /// The number of elements of one expert's weights as a kernel binds them, and the bytes of each element.
-    pub fn expert_elements(&self) -> (usize, usize) {
-        match self.fp8 {
-            Some(_) => (fp8::expert_words(self), 4),
-            None => (self.n * self.parts() * self.k, self.element.bytes()),
+    /// The number of rows of an expert's W as it lies in memory, and the number of weights in each.
+    pub fn weight_rows(&self) -> [usize; 2] {
+        let columns = self.n * self.parts();
+        match self.layout {
+            WeightLayout::OutIn => [columns, self.k],
+            WeightLayout::InOut => [self.k, columns],
         }
     }
 
-    /// The bytes of one expert's weights, without scales.
+    /// The number of elements of one expert's weights as a kernel binds them, and the bytes of each element; without scales and places.
+    pub fn expert_elements(&self) -> (usize, usize) {
+        let values = self.n * self.parts() * self.k;
+        match self.stored {
+            Stored::Values => (values, self.element.bytes()),
+            Stored::Fp8(_) => (fp8::expert_words(self), 4),
+            Stored::Sparse24 => (values / 2, self.element.bytes()),
+        }
+    }
+
+    /// The bytes of one expert's weights, without scales and places.
     pub fn expert_bytes(&self) -> usize {
         let (elements, bytes) = self.expert_elements();
         elements * bytes

@@ -9,8 +9,8 @@ use super::{
 use crate::kv_cache::Append;
 
 /// The operands of which each expert has a part.
-const OF_EXPERTS: [&str; 8] = [
-    "W", "b", "codes", "scales", "w_in", "w_out", "b_in", "b_out",
+const OF_EXPERTS: [&str; 9] = [
+    "W", "places", "b", "codes", "scales", "w_in", "w_out", "b_in", "b_out",
 ];
 
 impl Operation {

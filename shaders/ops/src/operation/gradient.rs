@@ -4,6 +4,7 @@ use super::{
     Attention, AttentionPass, Experts, GroupedGemm, Operation, Permute, Quantize, Routing,
     SegmentAttention,
 };
+use crate::grouped_gemm::Stored;
 use crate::routing::TopkGradient;
 
 /// How to compute the gradients of an operation's operands from the gradient of one of its results.
@@ -108,7 +109,7 @@ fn through_product(product: GroupedGemm, needs: impl Fn(&str) -> bool) -> Option
     Some(GroupedGemm::LinearBackward {
         problem,
         rows: needs("rows"),
-        w: needs("W"),
+        w: problem.stored == Stored::Values && needs("W"),
         bias: needs("b"),
     })
 }

@@ -47,6 +47,10 @@ pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static s
         bias: true,
         ..product
     };
+    let sparse = grouped_gemm::Problem {
+        stored: Stored::Sparse24,
+        ..product
+    };
     let experts = experts::Problem {
         routing,
         hidden: 8,
@@ -89,6 +93,7 @@ pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static s
         (combine(true).into(), sort),
         (combine(false).into(), sort),
         (GroupedGemm::Linear(product).into(), sort),
+        (GroupedGemm::Linear(sparse).into(), sort),
         (rows_of_sequences().into(), sort),
         (keep(experts, true).into(), &[]),
         (keep(experts, false).into(), &[]),

@@ -7,14 +7,15 @@ use crate::error::Mismatch;
 use crate::fp8::LANES_PER_WORD;
 use crate::fp8_mma;
 use crate::grouped_gemm::{
-    Problem, Source, WeightLayout, bias_gradient, fp8, reference, weight_gradient,
+    Problem, Source, Stored, WeightLayout, bias_gradient, fp8, reference, sparse24, weight_gradient,
 };
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::grouped_gemm`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GroupedGemm {
-    /// rows · W_eᵀ + b_e over sorted rows, or over all rows in a dense product; without gate or activation.
+    /// rows · W_eᵀ + b_e over sorted rows, or over all rows in a dense product; without gate or activation. Of W all values may be stored,
+    /// or two of each four with their places ([`sparse24`]).
     Linear(Problem),
     /// The gradients of a [`Self::Linear`]: of the rows dy · W_e, of W Σ_r dy_r ⊗ rows_r, of the bias Σ_r dy_r.
     LinearBackward {
@@ -22,7 +23,7 @@ pub enum GroupedGemm {
         problem: Problem,
         /// Whether to compute the gradient of the rows.
         rows: bool,
-        /// Whether to compute the gradient of W.
+        /// Whether to compute the gradient of W; only if all of its values are stored.
         w: bool,
         /// Whether to compute the gradient of the bias.
         bias: bool,
@@ -55,10 +56,15 @@ impl GroupedGemm {
         match self {
             Self::Linear(p) | Self::LinearBackward { problem: p, .. } => {
                 p.check()?;
-                let plain = !p.gated && p.activation.is_none() && p.fp8.is_none();
+                let plain = !p.gated && p.activation.is_none() && p.stored.fp8().is_none();
                 let right = plain && p.layout == WeightLayout::OutIn && p.rows == Source::Sorted;
                 let expected = "a plain product of sorted rows and [E, n, k]";
-                Mismatch::unless(right, "grouped linear", expected, format_args!("{p:?}"))
+                Mismatch::unless(right, "grouped linear", expected, format_args!("{p:?}"))?;
+                let of_w = matches!(self, Self::LinearBackward { w: true, .. });
+                let right = !of_w || p.stored == Stored::Values;
+                let expected = "a W of which all values are stored";
+                let got = format_args!("{:?}", p.stored);
+                Mismatch::unless(right, "gradient of W", expected, got)
             }
             Self::Fp8Linear(p) => {
                 p.check()?;
@@ -72,7 +78,7 @@ impl GroupedGemm {
 
     pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, Mismatch> {
         let y = match self {
-            Self::Linear(p) => product(p, b, b.floats("rows"), &b.f32s("W")),
+            Self::Linear(p) => product(p, b, b.floats("rows"), &weights(p, b)),
             Self::LinearBackward { problem, .. } => return Ok(gradients(problem, b)),
             Self::Fp8Linear(p) => {
                 let weights = fp8::decoded(p, b.words("codes"), &scale_words(b));
@@ -89,6 +95,15 @@ fn product(p: &Problem, b: &Operands<'_>, x: &[f64], weights: &[f32]) -> Vec<f64
     reference(p, &b.sorted(p.row_bound), x, weights, bias.as_deref())
 }
 
+/// The values of W \[E, n, k\].
+fn weights(p: &Problem, b: &Operands<'_>) -> Vec<f32> {
+    let w = b.f32s("W");
+    match p.stored {
+        Stored::Sparse24 => sparse24::decoded(&w, b.words("places"), p.k),
+        Stored::Values | Stored::Fp8(_) => w,
+    }
+}
+
 fn gradients(p: &Problem, b: &Operands<'_>) -> Computed {
     let (sorted, dy, rows) = (b.sorted(p.row_bound), b.floats("dy"), b.floats("rows"));
     let back = Problem {
@@ -97,7 +112,7 @@ fn gradients(p: &Problem, b: &Operands<'_>) -> Computed {
         layout: WeightLayout::InOut,
         ..*p
     };
-    let drows = reference(&back, &sorted, dy, &b.f32s("W"), None);
+    let drows = reference(&back, &sorted, dy, &weights(p, b), None);
     let of_w = weight_gradient::Problem::of(p);
     let dw = weight_gradient::reference(&of_w, &sorted, dy, rows);
     let of_b = bias_gradient::Problem::of(p);
@@ -127,6 +142,7 @@ fn scale_words(b: &Operands<'_>) -> Vec<u32> {
 /// The signature `name` of a product over sorted rows, or over all rows without a sort if it is dense.
 fn multiplied(name: &str, p: &Problem) -> Signature {
     let [down, across] = fp8::scale_shape(p);
+    let sparse = p.stored == Stored::Sparse24;
     let sizes = [
         ('R', p.row_bound),
         ('E', p.experts),
@@ -141,14 +157,17 @@ fn multiplied(name: &str, p: &Problem) -> Signature {
         ('p', fp8::PANEL),
         ('d', down),
         ('a', across),
+        ('v', if sparse { p.k / 2 } else { p.k }),
+        ('g', sparse24::place_words(p.k)),
     ];
-    signature(name, p.element, &sizes).with(&["order", "offsets"], !p.dense)
+    let signature = signature(name, p.element, &sizes).with(&["places"], sparse);
+    signature.with(&["order", "offsets"], !p.dense)
 }
 
 fn fp8_linear(p: &Problem) -> Signature {
     let name = ["grouped fp8 linear", "fp8 linear"][usize::from(p.dense)];
     let mut signature = multiplied(name, p).with(&["b"], p.bias);
-    if let Some(weights) = p.fp8 {
+    if let Some(weights) = p.stored.fp8() {
         signature.operands[2].scalar = scale_scalar(weights.granularity);
     }
     signature

@@ -222,8 +222,8 @@ combine rows backward: dy Tn, rows Rn, weights TK f, order S w, offsets B w, pos
 segment attention: q Rn, k Rn, v Rn, order S w, offsets B w -> o Rn, lse Rh f
 segment attention backward: q Rn, k Rn, v Rn, order S w, offsets B w, o Rn, lse Rh f, do Rn \
     -> dq Rn, dk Rn, dv Rn
-grouped linear: rows Rk, W Enk, offsets B w, b En -> y Rn
-grouped linear backward: dy Rn, rows Rk, W Enk, offsets B w -> drows Rk, dW Enk s, db En s
+grouped linear: rows Rk, W Env, places Eng w, offsets B w, b En -> y Rn
+grouped linear backward: dy Rn, rows Rk, W Env, places Eng w, offsets B w -> drows Rk, dW Env s, db En s
 fp8 linear: x mk, codes Pqp w, scales Eda f, b Ec -> y Rn
 grouped fp8 linear: x mk, codes Pqp w, scales Eda f, order S w, offsets B w, b Ec -> y Rn
 fp8 product of codes: x mq w, x_scales xX f, codes Pqp w, scales Eda f, order S w, offsets B w, b Ec f -> y Rn f

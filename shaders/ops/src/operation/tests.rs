@@ -1,5 +1,5 @@
 use super::*;
-use crate::grouped_gemm::{self, Source};
+use crate::grouped_gemm::{self, Source, Stored};
 use crate::permute::sorting;
 use crate::permute::{Capacity, RowsProblem};
 use crate::routing;
@@ -60,6 +60,11 @@ fn what_no_constructor_makes_is_refused() {
             rows: Source::Tokens,
             ..problem
         },
+        // Rows of 5 weights end inside a group of four.
+        grouped_gemm::Problem {
+            stored: Stored::Sparse24,
+            ..problem
+        },
     ];
     for problem in bad {
         assert!(GroupedGemm::Linear(problem).check().is_err(), "{problem:?}");
@@ -71,6 +76,36 @@ fn what_no_constructor_makes_is_refused() {
     };
     assert!(amax(vec![0]).check().is_ok());
     assert!(amax(vec![usize::MAX, 2]).check().is_err());
+}
+
+#[test]
+fn half_of_sparse_weights_are_operands() {
+    let problem = grouped_gemm::Problem {
+        element: Element::F16,
+        stored: Stored::Sparse24,
+        ..grouped_gemm::Problem::dense(3, 4, 64).unwrap()
+    };
+    let linear = Operation::from(GroupedGemm::Linear(problem));
+    let (operands, flops) = (linear.signature().operands, linear.flops());
+    let kept = [
+        ("rows", vec![3, 64]),
+        ("W", vec![1, 4, 32]),
+        ("places", vec![1, 4, 2]),
+    ];
+    assert_eq!(shapes(&operands), kept);
+    assert_eq!(
+        operands[1].bytes() + operands[2].bytes(),
+        4 * 64 * 2 * 9 / 16
+    );
+    assert_eq!(flops, Some(2 * 3 * 4 * 64), "those of the dense product");
+    let backward = |w| GroupedGemm::LinearBackward {
+        problem,
+        rows: true,
+        w,
+        bias: false,
+    };
+    assert!(backward(false).check().is_ok());
+    assert!(backward(true).check().is_err(), "a gradient of W");
 }
 
 #[test]

@@ -122,7 +122,7 @@ struct Coded<'a> {
 impl<'a> Coded<'a> {
     /// The weights of expert `expert` from the panels of words and the scales of all experts.
     fn of(problem: &'a Problem, (panels, scales): (&'a [i32], &'a [f32]), expert: usize) -> Self {
-        let Some(scheme) = problem.fp8 else {
+        let Some(scheme) = problem.stored.fp8() else {
             unreachable!("a call with FP8 weights has a problem with codes");
         };
         let size = expert_words(problem);

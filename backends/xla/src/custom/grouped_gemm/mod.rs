@@ -8,6 +8,8 @@
 //! 10⁻⁶ of the largest result in f32. XLA chooses that order by the shapes: in a dense product, a row's last bits
 //! depend on the number of rows and on the row's place among them, but not on the values of the others; experts' rows
 //! are multiplied in blocks of one shape.
+//!
+//! 2:4 weights are put together before the product, or in its inner loop, as XLA chooses.
 
 pub(super) mod activation;
 pub(super) mod segments;
@@ -18,10 +20,11 @@ use crate::stablehlo::{Along, Builder, DotDims, Value};
 use activation::{gated, value};
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::fp8::{PANEL, matrix};
-use moebius_ops::grouped_gemm::{Problem, Source};
+use moebius_ops::grouped_gemm::sparse24::{GROUP, GROUPS_PER_WORD};
+use moebius_ops::grouped_gemm::{Problem, Source, Stored};
 use moebius_ops::scaling::Granularity;
 use moebius_ops::{GroupedGemm, quantize};
-use moebius_pjrt::ElementType::{self, F32, S32};
+use moebius_pjrt::ElementType::{self, F32, S32, U32};
 use moebius_pjrt::TensorType;
 use segments::{Segments, affine, product};
 
@@ -55,8 +58,43 @@ fn rows_and_rest<'a>(
     (Segments::new(b, p.row_bound, offsets), &inputs[rest..])
 }
 
-/// Appends y = rows · Wᵀ + b. The operands are rows, W, offsets unless the product is dense, and b if there is a bias.
+/// The operands with all values of W, which is operand `at` and, if it is 2:4, is followed by the places of what is
+/// kept.
+fn with_values(b: &Builder, p: &Problem, inputs: &[Value], at: usize) -> Vec<Value> {
+    let mut inputs = inputs.to_vec();
+    if p.stored == Stored::Sparse24 {
+        let places = inputs.remove(at + 1);
+        inputs[at] = complete(b, inputs[at], places);
+    }
+    inputs
+}
+
+/// The values \[E, n, k\] of 2:4 weights from those that are kept, \[E, n, k/2\], and the words of their places,
+/// \[E, n, ⌈k/32⌉\].
+fn complete(b: &Builder, kept: Value, places: Value) -> Value {
+    let [experts, n, half] = b.shape(kept)[..] else {
+        unreachable!("weights are stacks of matrices")
+    };
+    let (groups, of_word) = (half / 2, b.shape(places)[2]);
+    let bits = b.repeat_at(words(b, places), 3, GROUPS_PER_WORD);
+    let shifts = b.iota(TensorType::new(b.shape(bits), U32), 3);
+    let bits = b.shift_right(bits, b.mul(shifts, GROUP as f64));
+    let bits = b.reshape(bits, &[experts, n, of_word * GROUPS_PER_WORD]);
+    let bits = b.repeat_at(b.slice_dim(bits, 2, 0..groups), 3, GROUP);
+    let dense = b.shape(bits);
+    let own = b.iota(TensorType::new(dense.clone(), U32), 3);
+    let first = b.eq(b.and(bits, 3.0), own);
+    let second = b.eq(b.and(b.shift_right(bits, 2.0), 3.0), own);
+    let pairs = b.reshape(kept, &[experts, n, groups, 2]);
+    let of_pair = |at: usize| b.broadcast_to(b.slice_dim(pairs, 3, at..at + 1), &dense);
+    let values = b.select(second, of_pair(1), 0.0);
+    b.reshape(b.select(first, of_pair(0), values), &[experts, n, 2 * half])
+}
+
+/// Appends y = rows · Wᵀ + b. The operands are rows, W, places if it is 2:4, offsets unless the product is dense, and b
+/// if there is a bias.
 fn linear(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> {
+    let inputs = &with_values(b, p, inputs, 1);
     let rows = inputs[0];
     let dtype = b.element(rows);
     let (segments, bias) = rows_and_rest(b, p, inputs, 2);
@@ -68,14 +106,15 @@ fn linear(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> {
     })
 }
 
-/// Appends those gradients of the rows, W and the bias that are needed. The operands are dy, rows, W, and offsets
-/// unless the product is dense.
+/// Appends those gradients of the rows, W and the bias that are needed. The operands are dy, rows, W, places if it is
+/// 2:4, and offsets unless the product is dense.
 fn linear_backward(
     b: &Builder,
     p: &Problem,
     [of_rows, of_w, of_bias]: [bool; 3],
     inputs: &[Value],
 ) -> Vec<Value> {
+    let inputs = &with_values(b, p, inputs, 2);
     let (dy, rows) = (inputs[0], inputs[1]);
     let dtype = b.element(rows);
     let (segments, _) = rows_and_rest(b, p, inputs, 3);

@@ -139,6 +139,7 @@ impl FeedForwardExperts {
             Operand::Float(_) => false,
             Operand::Training(..) => true,
             Operand::Codes(codes) => codes.activations.measures(),
+            Operand::Sparse24(_) => unreachable!("{ONLY_MATRICES}"),
         };
         let hidden = if measured && !defined {
             rows.defined(hidden)
@@ -183,6 +184,7 @@ impl FeedForwardExperts {
                 };
                 codes.product(x, bias, problem, of)
             }
+            Operand::Sparse24(_) => unreachable!("{ONLY_MATRICES}"),
         }
     }
 
@@ -202,6 +204,7 @@ impl FeedForwardExperts {
                 let problem = of.product(&hidden, config.hidden)?;
                 codes.product(hidden, bias_of(&self.b_out), problem, of)
             }
+            Operand::Sparse24(_) => unreachable!("{ONLY_MATRICES}"),
         }
     }
 
@@ -274,6 +277,9 @@ impl FeedForwardExperts {
         self.w_in.bytes() + self.w_out.bytes() + biases[0] + biases[1]
     }
 }
+
+/// Why no expert has 2:4 weights.
+const ONLY_MATRICES: &str = "only a matrix is 2:4, and experts have stacks";
 
 /// Casts x to `dtype` if it has another one: products with rounded activations return f32.
 fn of_dtype(x: Tensor<2>, dtype: DType) -> Tensor<2> {

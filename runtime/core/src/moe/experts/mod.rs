@@ -93,6 +93,7 @@ impl Experts {
                 Precision::Float => "feed-forward ones",
                 Precision::Fp8Training => "feed-forward ones that train in FP8",
                 Precision::Fp8 => "feed-forward ones with FP8 codes",
+                Precision::Sparse24 => "feed-forward ones with 2:4 weights",
             },
             Self::Convolutional(_) => "convolutional ones",
             Self::Attention(_) => "attention",
@@ -119,6 +120,7 @@ impl Experts {
                     Precision::Float => config.fp8.is_none(),
                     Precision::Fp8Training => config.fp8.is_some(),
                     Precision::Fp8 => true,
+                    Precision::Sparse24 => false,
                 })
             }
             (Self::Convolutional(_), ExpertKind::Convolutional { .. })

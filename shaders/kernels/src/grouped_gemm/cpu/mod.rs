@@ -12,11 +12,13 @@
 
 mod panel;
 
+use super::sparse24;
 use super::{
-    Activation, Bindings, DeviceElement, Fp8Scheme, Operands, Plan, Sizes, Slab, Source,
+    Activation, Bindings, DeviceElement, Fp8Scheme, Operands, Plan, Sizes, Slab, Source, Stored,
     WeightLayout, bind, input_row, segment, sizes,
 };
 use cubecl::prelude::*;
+use moebius_ops::grouped_gemm::sparse24::GROUP;
 use panel::pack_panel;
 
 pub(super) use panel::{biases_of, load_register, panel_row, store_register, store_rows};
@@ -55,6 +57,8 @@ pub(super) struct Spec {
     pub(super) aligned: bool,
     /// Whether k is a multiple of the register width, so that whole registers of a weight row are loaded.
     whole: bool,
+    /// Whether two of each four weights are stored.
+    sparse: bool,
     /// The FP8 scheme of the weights, and whether k is a multiple of 4, a whole number of words.
     pub(super) fp8: Option<(Fp8Scheme, bool)>,
 }
@@ -70,7 +74,8 @@ impl Spec {
             activation: p.activation,
             aligned: p.n.is_multiple_of(plan.lanes),
             whole: p.k.is_multiple_of(plan.lanes),
-            fp8: p.fp8.map(|fp8| (fp8, p.k.is_multiple_of(4))),
+            sparse: p.stored == Stored::Sparse24,
+            fp8: p.stored.fp8().map(|fp8| (fp8, p.k.is_multiple_of(4))),
         }
     }
 
@@ -82,6 +87,7 @@ impl Spec {
     /// The number of elements per load of weights.
     fn weight_lanes(&self, plan: &Plan) -> usize {
         match self.layout {
+            _ if self.sparse => sparse24::LANES,
             WeightLayout::OutIn if self.whole => plan.lanes,
             WeightLayout::OutIn => 1,
             WeightLayout::InOut => self.out_lanes(plan),
@@ -120,10 +126,10 @@ impl Spec {
 
     /// The number of inner columns of weights loaded together into registers of `width` lanes.
     fn depth(self, width: usize) -> usize {
-        if self.whole && self.layout == WeightLayout::OutIn {
-            width
-        } else {
-            1
+        match self.layout {
+            WeightLayout::OutIn if self.sparse => GROUP,
+            WeightLayout::OutIn if self.whole => width,
+            _ => 1,
         }
     }
 }
@@ -134,6 +140,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
     order: ComptimeOption<&[u32]>,
     offsets: ComptimeOption<&[u32]>,
     w: &[Vector<F, L>],
+    places: ComptimeOption<&[u32]>,
     bias: ComptimeOption<&[F]>,
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
@@ -166,7 +173,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
         if end - begin > comptime!(FEW_ROWS) {
             let block = sizes.k;
             whole_panel::<F, N, L, O>(
-                x, &order, w, &bias, packed, out, &sizes, &whole, block, spec,
+                x, &order, w, &places, &bias, packed, out, &sizes, &whole, block, spec,
             );
         } else if begin < end {
             let few = comptime!(spec.with_registers(2));
@@ -182,7 +189,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
                 };
                 let block = comptime!(BLOCK).runtime();
                 whole_panel::<F, N, L, O>(
-                    x, &order, w, &bias, packed, out, &sizes, &narrow, block, few,
+                    x, &order, w, &places, &bias, packed, out, &sizes, &narrow, block, few,
                 );
             }
         }
@@ -210,6 +217,7 @@ fn whole_panel<F: Float, N: Size, L: Size, O: Size>(
     x: &[F],
     order: &ComptimeOption<&[u32]>,
     w: &[Vector<F, L>],
+    places: &ComptimeOption<&[u32]>,
     bias: &ComptimeOption<&[F]>,
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
@@ -221,7 +229,7 @@ fn whole_panel<F: Float, N: Size, L: Size, O: Size>(
     let biases = biases_of::<F, N>(bias, sizes, panel.expert_row, panel.first, spec);
     for from in range_stepped(0, sizes.k, block) {
         let past = min(from + block, sizes.k);
-        pack_panel::<F, N, L>(w, packed, sizes, panel, from, past, spec);
+        pack_panel::<F, N, L>(w, places, packed, sizes, panel, from, past, spec);
         let span = Packed {
             begin: panel.begin,
             end: panel.end,
@@ -392,13 +400,16 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let bound = Bindings::new(p, slab, operands);
     let (count, dim) = (CubeCount::new_single(), CubeDim::new_1d(plan.cores as u32));
     let (order, offsets, bias) = (bound.order.into(), bound.offsets.into(), bound.bias.into());
-    let (w, scratch, out) = (bound.weights, bind(packed), bound.out);
+    let Some(w) = bound.w else {
+        unreachable!("codes have a kernel of their own");
+    };
+    let (places, scratch, out) = (bound.words.into(), bind(packed), bound.out);
     let (sizes, cores, element) = (sizes(plan, slab), plan.cores, p.element.elem_type());
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
         grouped_gemm_cpu::launch_unchecked(
-            client, count, dim, width, of_weights, of_out, bound.x, order, offsets, w, bias,
-            scratch, out, sizes, cores, registers, spec, element,
+            client, count, dim, width, of_weights, of_out, bound.x, order, offsets, w, places,
+            bias, scratch, out, sizes, cores, registers, spec, element,
         );
     }
 }

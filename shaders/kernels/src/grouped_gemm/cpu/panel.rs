@@ -2,6 +2,7 @@
 
 use super::{Panel, Spec};
 use crate::grouped_gemm::activation::{activate, gated};
+use crate::grouped_gemm::sparse24::{four_of_row, one_of_row, stack_of};
 use crate::grouped_gemm::{Sizes, WeightLayout};
 use cubecl::prelude::*;
 
@@ -23,6 +24,7 @@ pub(in crate::grouped_gemm) fn panel_row(
 #[cube]
 pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
     w: &[Vector<F, L>],
+    places: &ComptimeOption<&[u32]>,
     packed: &mut [Vector<f32, N>],
     sizes: &Sizes,
     panel: &Panel,
@@ -37,7 +39,7 @@ pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
     #[unroll]
     for half in 0..registers {
         for kk in range_stepped(begin, past, depth) {
-            let block = load_block::<F, N, L>(w, sizes, panel, kk, half, spec);
+            let block = load_block::<F, N, L>(w, places, sizes, panel, kk, half, spec);
             #[unroll]
             for inner in 0..depth {
                 packed[panel.base + registers * (kk - begin + inner) + half] = block[inner];
@@ -50,6 +52,7 @@ pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
 #[cube]
 fn load_block<F: Float, N: Size, L: Size>(
     w: &[Vector<F, L>],
+    places: &ComptimeOption<&[u32]>,
     sizes: &Sizes,
     panel: &Panel,
     kk: usize,
@@ -60,7 +63,9 @@ fn load_block<F: Float, N: Size, L: Size>(
     let width = N::value();
     let depth = comptime!(spec.depth(width));
     let mut block = Array::<Vector<f32, N>>::new(depth);
-    if comptime!(spec.layout == WeightLayout::InOut) {
+    if comptime!(spec.sparse) {
+        load_sparse::<F, N, L>(w, places.unwrap(), &mut block, sizes, panel, kk, half, spec);
+    } else if comptime!(spec.layout == WeightLayout::InOut) {
         let row = expert_row * sizes.k + kk * sizes.n;
         let (_, within) = comptime!(spec.part_of(half));
         let column = first + within * width;
@@ -82,6 +87,54 @@ fn load_block<F: Float, N: Size, L: Size>(
         block[0] = column;
     }
     block
+}
+
+/// Fills a block with 2:4 weights: a group of each row, or a register of a row of \[k, columns\].
+#[cube]
+fn load_sparse<F: Float, N: Size, L: Size>(
+    kept: &[Vector<F, L>],
+    places: &[u32],
+    block: &mut Array<Vector<f32, N>>,
+    sizes: &Sizes,
+    panel: &Panel,
+    kk: usize,
+    #[comptime] half: usize,
+    #[comptime] spec: Spec,
+) {
+    let width = N::value();
+    let parts = comptime!(if spec.gated { 2usize } else { 1usize });
+    let stack = stack_of(sizes, parts, spec.layout);
+    match comptime!(spec.layout) {
+        WeightLayout::OutIn => {
+            let mut groups = Array::<Vector<f32, Const<4>>>::new(width);
+            #[unroll]
+            for lane in 0..width {
+                let row = panel_row(sizes, panel.first, half, lane, width, spec);
+                let row = panel.row_in_slab + row;
+                groups[lane] = four_of_row::<F, L>(kept, places, &stack, row, kk);
+            }
+            #[unroll]
+            for inner in 0..comptime!(spec.depth(width)) {
+                let mut column = Vector::<f32, N>::empty();
+                #[unroll]
+                for lane in 0..width {
+                    column.insert(lane, groups[lane].extract(inner));
+                }
+                block[inner] = column;
+            }
+        }
+        WeightLayout::InOut => {
+            let row = panel.row_in_slab / sizes.n * sizes.k + kk;
+            let (_, within) = comptime!(spec.part_of(half));
+            let mut register = Vector::<f32, N>::empty();
+            #[unroll]
+            for lane in 0..width {
+                let column = min(panel.first + within * width + lane, sizes.n - 1);
+                register.insert(lane, one_of_row::<F, L>(kept, places, &stack, row, column));
+            }
+            block[0] = register;
+        }
+    }
 }
 
 /// Transposes a square of registers by exchanging halves, then halves of halves.
