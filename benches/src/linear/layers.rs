@@ -13,6 +13,7 @@ use moebius::Error;
 use moebius::fp8::{ActivationScaling, Quantizer, Weight};
 use moebius::nn::Linear;
 use moebius_device::{Capability, memory_in_use};
+use moebius_ops::grouped_gemm::sparse24::GROUP;
 use moebius_ops::grouped_gemm::{Problem, Stored};
 use moebius_ops::scaling::Fp8Scheme;
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan};
@@ -154,6 +155,10 @@ struct Kernel {
 /// A float layer with the same weights, before quantisation.
 pub(super) struct FloatPath {
     pub(super) name: String,
+    /// Whether the layer has only the larger half of the weights, 2:4.
+    pub(super) sparse: bool,
+    /// Bytes of the weights.
+    pub(super) bytes: u64,
     /// Whether the layer is foreign: it may then be less exact than the check accepts.
     pub(super) foreign: bool,
     /// Copies of the weights that take turns.
@@ -162,7 +167,7 @@ pub(super) struct FloatPath {
 }
 
 impl FloatPath {
-    /// Makes every float layer that is worth a comparison on the device.
+    /// Makes every float layer that is worth a comparison on the device, and that with 2:4 weights if they are whole groups of four.
     ///
     /// Burn's own product takes minutes on CubeCL's CPU runtime, and its barriers leave threads behind that slow down
     /// whatever comes after; Burn's layer on `flex` stands in for it there. Turns with the FP8 layer hardly cost `flex`
@@ -172,7 +177,7 @@ impl FloatPath {
         place: &Place,
         data: &HostData,
     ) -> Result<Vec<Self>, BenchError> {
-        let bytes = bench.dtype.size() as u64 * weights(bench);
+        let bytes = Self::dense_bytes(bench);
         let copies = copies(bench, place.opened.capability.is_cpu(), bytes);
         let mut paths = Vec::new();
         paths.push(match place.opened.client() {
@@ -186,7 +191,38 @@ impl FloatPath {
             let flex = moebius::open(&moebius::Device::Flex)?;
             paths.push(Self::burn(bench, (&flex, copies), data, "flex")?);
         }
+        if bench.k.is_multiple_of(GROUP) {
+            paths.push(Self::sparse(bench, place, data)?);
+        }
         Ok(paths)
+    }
+
+    fn sparse(bench: &LinearBench, place: &Place, data: &HostData) -> Result<Self, BenchError> {
+        let (weights, shape) = (&data.weights, [bench.n, bench.k]);
+        let layer = || {
+            let weight = weight(weights, shape, bench.dtype, &place.device);
+            Linear::new(weight, None)?.sparsify()
+        };
+        let bytes = layer()?.bytes() as u64;
+        let copies = copies(bench, place.opened.capability.is_cpu(), bytes);
+        Ok(Self {
+            name: format!("our {} layer, 2:4", float_problem(bench)?.element),
+            sparse: true,
+            bytes,
+            foreign: false,
+            copies,
+            layer: Box::new(OnTensors {
+                layers: Turns::of(copies, layer)?,
+                forward: |layer, x| layer.forward(x),
+                x: input(bench, &place.device, data),
+                device: place.device.clone(),
+            }),
+        })
+    }
+
+    /// Bytes of all weights.
+    fn dense_bytes(bench: &LinearBench) -> u64 {
+        bench.dtype.size() as u64 * weights(bench)
     }
 
     fn kernel(
@@ -212,6 +248,8 @@ impl FloatPath {
         };
         Ok(Self {
             name: format!("our {} kernel ({})", problem.element, plan.variant.name()),
+            sparse: false,
+            bytes: Self::dense_bytes(bench),
             foreign: false,
             copies,
             layer: Box::new(Kernel {
@@ -235,6 +273,8 @@ impl FloatPath {
         })?;
         Ok(Self {
             name: format!("our {} layer", float_problem(bench)?.element),
+            sparse: false,
+            bytes: Self::dense_bytes(bench),
             foreign: false,
             copies,
             layer: Box::new(OnTensors {
@@ -261,6 +301,8 @@ impl FloatPath {
         })?;
         Ok(Self {
             name: format!("Burn's nn::Linear on {on}"),
+            sparse: false,
+            bytes: Self::dense_bytes(bench),
             foreign: true,
             copies,
             layer: Box::new(OnTensors {

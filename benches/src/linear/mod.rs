@@ -1,4 +1,5 @@
-//! The benchmark of one linear layer with FP8 weights: y = x · Wᵀ with x \[m, k\] and W \[n, k\], without bias.
+//! The benchmark of one linear layer with FP8 weights: y = x · Wᵀ with x \[m, k\] and W \[n, k\], without bias; beside it the layer in
+//! floats, and with the larger half of its weights, 2:4.
 
 mod check;
 mod data;
@@ -15,8 +16,9 @@ use check::{Oracle, largest_error};
 use clap::Args;
 use data::{HostData, copies, float_problem, rounded, weights};
 use layers::{FloatPath, Layer, Setup};
-use moebius::Device;
 use moebius::fp8::{Activations, Fp8Format, Granularity};
+use moebius::{Device, Error};
+use moebius_ops::grouped_gemm::sparse24;
 use serde::Serialize;
 
 /// Granularities of scales by name: which weights share a scale.
@@ -97,7 +99,7 @@ pub struct PathTime {
 }
 
 /// Results of the benchmark. The FP8 layer is verified against its decoded weights, float layers against the original
-/// weights.
+/// weights, and that with 2:4 weights against those with 0 for what it lacks.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinearReport {
     /// Device that was measured.
@@ -119,6 +121,8 @@ pub struct LinearReport {
     pub fp8: PathTime,
     /// The float layers on this device.
     pub own: Vec<PathTime>,
+    /// Our float layer with 2:4 weights; `None` if the inputs aren't a multiple of 4.
+    pub sparse24: Option<PathTime>,
     /// Speed of the FP8 layer divided by that of the fastest in `own`; `None` when there are none.
     pub ratio_to_best_own: Option<f64>,
     /// PyTorch's linear layer, when asked for.
@@ -164,16 +168,22 @@ pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, Benc
     let code_bytes = setup.code_bytes(bench);
     let name = format!("FP8 ({})", setup.variant);
     let fp8 = rows.row(name, times[0], code_bytes, setup.fp8.layers.count());
-    let bytes = bench.dtype.size() as u64 * weights(bench);
-    let own = floats.into_iter().zip(&times[1..]);
-    let own = own.map(|(path, time)| rows.row(path.name, *time, bytes, path.copies));
-    let own: Vec<PathTime> = own.collect();
+    let (mut own, mut sparse24) = (Vec::new(), None);
+    for (path, time) in floats.into_iter().zip(&times[1..]) {
+        let row = rows.row(path.name, *time, path.bytes, path.copies);
+        if path.sparse {
+            sparse24 = Some(row);
+        } else {
+            own.push(row);
+        }
+    }
     Ok(LinearReport {
         ran: setup.place.ran(Some(setup.variant)),
         checked: Checked::within(largest_error(bench), found.max_rel_l2),
         left_out: found.left_out,
         weights_rel_l2: found.weights_rel_l2,
         first_ms: found.first_ms,
+        sparse24,
         ratio_to_best_own: own.iter().map(|path| path.ratio).reduce(f64::min),
         fp8,
         own,
@@ -211,7 +221,12 @@ fn check(
     let weights = rounded(data.weights.clone(), bench.dtype);
     let mut left_out = Vec::new();
     for path in std::mem::take(floats) {
-        let error = oracle.float_error(&data.x, &weights, &path.layer.output()?)?;
+        let y = path.layer.output()?;
+        let error = if path.sparse {
+            oracle.float_error(&data.x, &larger_half(&weights)?, &y)?
+        } else {
+            oracle.float_error(&data.x, &weights, &y)?
+        };
         if path.foreign && error > largest_error(bench) {
             left_out.push((path.name, error));
         } else {
@@ -225,6 +240,15 @@ fn check(
         weights_rel_l2,
         first_ms,
     })
+}
+
+/// The weights with 0 for the smaller two of each four.
+fn larger_half(weights: &[f32]) -> Result<Vec<f32>, Error> {
+    let mask = sparse24::largest(weights)?;
+    let masked = weights.iter().zip(mask);
+    Ok(masked
+        .map(|(w, kept)| if kept { *w } else { 0.0 })
+        .collect())
 }
 
 /// Makes rows of a report.

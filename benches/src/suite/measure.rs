@@ -6,7 +6,7 @@ use super::report::{Figures, Rate, Row};
 use crate::attention::{self, AttentionBench};
 use crate::decode::{self, DecodeBench};
 use crate::grouped_gemm::{KernelTime, gradients, variants};
-use crate::linear::{self, LinearBench};
+use crate::linear::{self, LinearBench, PathTime};
 use crate::moe::backward::{self, TrainingRun};
 use crate::moe::{self, MoeBench};
 use crate::timing::{Speed, Spread, Timing};
@@ -196,20 +196,31 @@ fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
     for (m, width) in sizes {
         let bench: LinearBench = asked(task, &format!("--m {m} --n {width} --k {width}"));
         let report = linear::run(&bench, progress)?;
-        let fp8 = &report.fp8;
-        let figures = match m {
+        let figures = |path: &PathTime| match m {
             1 => {
-                let rate = (fp8.weights_gb_per_s, "GB/s");
-                figures(fp8.speed.median_ms, Some(fp8.speed.spread), rate)
+                let rate = (path.weights_gb_per_s, "GB/s");
+                figures(path.speed.median_ms, Some(path.speed.spread), rate)
             }
-            _ => gflops(&fp8.speed),
+            _ => gflops(&path.speed),
         };
-        rows.push(Row::new(
-            format!("{m} tokens, {width} → {width}, E4M3"),
-            report.ran.variant.unwrap_or_default(),
+        let sizes = format!("{m} tokens, {width} → {width}");
+        let variant = report.ran.variant.unwrap_or_default();
+        let row = Row::new(
+            format!("{sizes}, E4M3"),
+            variant,
             report.checked,
-            figures,
-        ));
+            figures(&report.fp8),
+        );
+        rows.push(row);
+        // The first of the float layers is our own, dense.
+        for path in report.own.iter().take(1).chain(&report.sparse24) {
+            rows.push(Row::new(
+                &*sizes,
+                &*path.name,
+                report.checked,
+                figures(path),
+            ));
+        }
     }
     Ok(rows)
 }

@@ -87,7 +87,8 @@ fn times(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
     let headings = "layer | time | GFLOP/s | weights | of its floor | speed of FP8";
     let mut table = Table::new(headings).right(&[1, 2, 3, 4, 5]);
     table.row(row(&report.fp8, String::new()), Style::new());
-    for path in report.own.iter().chain(&report.peer) {
+    let others = report.own.iter().chain(&report.sparse24);
+    for path in others.chain(&report.peer) {
         let ratio = format!("{:.2} ×", path.ratio);
         table.row(row(path, ratio), Style::new());
     }
@@ -129,6 +130,7 @@ fn copies(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
     let paths = [&report.fp8]
         .into_iter()
         .chain(&report.own)
+        .chain(&report.sparse24)
         .chain(&report.peer);
     let copies: Vec<usize> = paths.map(|path| path.copies).collect();
     if copies.iter().all(|copies| *copies == 1) {

@@ -34,7 +34,8 @@ fn a_result_that_does_not_verify_has_no_figures() {
             memory: None,
         },
         fp8: path.clone(),
-        own: vec![path],
+        own: vec![path.clone()],
+        sparse24: Some(path),
         ratio_to_best_own: Some(1.0),
         peer: None,
         layer_bytes: LayerBytes {
@@ -50,7 +51,14 @@ fn a_result_that_does_not_verify_has_no_figures() {
     let figures = |report: &LinearReport| report.figures().expect("a report has a JSON form");
     let value = figures(&report);
     assert_eq!(value["max_rel_l2"], 0.5);
-    for figure in ["fp8", "own", "ratio_to_best_own", "layer_bytes", "first_ms"] {
+    for figure in [
+        "fp8",
+        "own",
+        "sparse24",
+        "ratio_to_best_own",
+        "layer_bytes",
+        "first_ms",
+    ] {
         assert_eq!(value[figure], Value::Null, "{figure}");
     }
     report.checked.verified = true;
