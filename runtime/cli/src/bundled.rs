@@ -1,5 +1,6 @@
 //! The case files and the model that are included in the binary.
 
+use burn::tensor::Device;
 use moebius_cases::{CaseError, CaseFile};
 use moebius_model::load::ModelFiles;
 use moebius_text::Files;
@@ -36,12 +37,18 @@ fn parsed(&(name, bytes): &(&str, &'static [u8])) -> (String, Result<CaseFile, C
     (name.to_owned(), CaseFile::parse(bytes))
 }
 
-/// The cases in a dtype that `device` has: it isn't wrong for lack of f16 or bf16.
-pub(crate) fn cases_on(
-    device: &burn::tensor::Device,
+/// The cases in a dtype that `device` has.
+pub(crate) fn cases_on(device: &Device) -> Vec<(String, Result<CaseFile, CaseError>)> {
+    fitting(cases(), device)
+}
+
+/// Those of `cases` in a dtype that `device` has: it isn't wrong for lack of f16 or bf16.
+pub(crate) fn fitting(
+    cases: impl Iterator<Item = (String, Result<CaseFile, CaseError>)>,
+    device: &Device,
 ) -> Vec<(String, Result<CaseFile, CaseError>)> {
     let lacks = |case: &CaseFile| moebius::check_dtype(case.dtype(), device).is_err();
-    cases()
+    cases
         .filter(|(_, case)| !case.as_ref().is_ok_and(lacks))
         .collect()
 }

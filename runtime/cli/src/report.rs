@@ -7,6 +7,7 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Once;
 
+use burn::tensor::DType;
 use indicatif::ProgressBar;
 use moebius_cases::{CaseError, CaseFile, OutputReport, Tolerance, Verdict};
 use moebius_device::Device;
@@ -16,7 +17,7 @@ use crate::error::CliError;
 use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 
 /// File name of the case of a whole model, which lies in a folder of its own.
-const MODEL_CASE: &str = "logits.case.safetensors";
+pub(crate) const MODEL_CASE: &str = "logits.case.safetensors";
 
 /// The result of a run over case files; the JSON object of `verify --json`.
 #[derive(Debug, Serialize)]
@@ -40,6 +41,9 @@ pub(crate) struct FileReport {
     pub(crate) file: String,
     /// Operation of the case, if the file could be read that far.
     pub(crate) op: Option<String>,
+    /// Type in which the case computes, if the file could be read that far.
+    #[serde(skip)]
+    pub(crate) dtype: Option<DType>,
     /// Reports on the outputs; empty after an error.
     pub(crate) outputs: Vec<OutputReport>,
     /// The file's verdict.
@@ -87,7 +91,7 @@ impl Report {
     }
 
     /// The files that don't pass.
-    fn bad(&self) -> impl Iterator<Item = &FileReport> {
+    pub(crate) fn bad(&self) -> impl Iterator<Item = &FileReport> {
         let files = self.files.iter();
         files.filter(|file| file.verdict != FileVerdict::Pass)
     }
@@ -95,17 +99,12 @@ impl Report {
     /// Number of files that don't pass, and the problem of the first; `None` if all pass.
     pub(crate) fn first_problem(&self) -> Option<String> {
         let first = self.bad().next()?;
-        let failing = first.outputs.iter().find(|o| o.verdict != Verdict::Pass);
-        let what = match (&first.error, failing) {
-            (Some(error), _) => error.clone(),
-            (None, Some(output)) => format!("{} {}", output.name, failure(output)),
-            (None, None) => String::new(),
-        };
         Some(format!(
-            "{} of {} cases don't pass, the first is {}: {what}",
+            "{} of {} cases don't pass, the first is {}: {}",
             self.failed + self.errors,
             self.files.len(),
-            first.file
+            first.file,
+            first.problem()
         ))
     }
 
@@ -179,6 +178,7 @@ fn table_of<'a>(files: impl Iterator<Item = &'a FileReport>) -> Table {
 impl FileReport {
     fn run(file: String, case: Result<CaseFile, CaseError>, device: &burn::tensor::Device) -> Self {
         let op = case.as_ref().ok().map(|c| c.op().to_owned());
+        let dtype = case.as_ref().ok().map(CaseFile::dtype);
         let judged = case.map_err(|error| error.to_string());
         let judged = judged.and_then(|case| judge(&case, device));
         let (outputs, verdict, error) = match judged {
@@ -191,9 +191,20 @@ impl FileReport {
         Self {
             file,
             op,
+            dtype,
             outputs,
             verdict,
             error,
+        }
+    }
+
+    /// What is wrong with a file that doesn't pass: the error, or the first output that fails.
+    pub(crate) fn problem(&self) -> String {
+        let failing = self.outputs.iter().find(|o| o.verdict != Verdict::Pass);
+        match (&self.error, failing) {
+            (Some(error), _) => error.clone(),
+            (None, Some(output)) => format!("{} {}", output.name, failure(output)),
+            (None, None) => String::new(),
         }
     }
 
@@ -233,9 +244,9 @@ fn judge(case: &CaseFile, device: &burn::tensor::Device) -> Result<Vec<OutputRep
     judged.map_err(|error| error.to_string())
 }
 
-/// Runs `f` and turns a panic in a library into an error of this case, so that the run goes on. A panic in our own
+/// Runs `f` and turns a panic in a library into an error of this case or demo, so that the run goes on. A panic in our own
 /// code, such as a parser, is a bug and is resumed.
-fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     thread_local! {
         static OURS: Cell<bool> = const { Cell::new(false) };
     }

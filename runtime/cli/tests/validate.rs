@@ -1,4 +1,4 @@
-//! Tests of `moebius validate` as a program, on `flex`, with a tiny decoder of transformers, the bundled model and the bundled cases.
+//! Tests of `moebius validate` as a program, on `flex`, with a tiny decoder of transformers, the bundled model, cases, demos and benchmarks.
 #![cfg(feature = "flex")]
 #![allow(
     clippy::expect_used,
@@ -34,6 +34,7 @@ fn object(output: &Output) -> Value {
 /// Certifies the model in `folder` on `flex`, and writes the certificate into `out`.
 fn certified(folder: &Path, out: &Path) -> Value {
     let of = ["--model", text(folder), "--tokens", WORDS];
+    let of = [&of[..], &["--parts", "model"]].concat();
     let output = validate(
         &[
             &of[..],
@@ -52,7 +53,7 @@ fn a_model_is_certified_part_by_part() {
     let found = certified(folder.path(), out.path());
     let device = &found["devices"][0];
     assert_eq!(device["verdict"], "same", "{found}");
-    let model = &device["found"]["model"];
+    let model = &device["parts"][0]["found"]["model"];
     let parts = model["parts"].as_array().expect("a list");
     // An embedding, three parts of each of three layers, and a head.
     assert_eq!(parts.len(), 2 + 3 * 3);
@@ -86,7 +87,7 @@ fn certificates_are_united_unless_they_are_of_other_models() {
     assert_eq!(output.status.code(), Some(0), "{found}");
     let devices = found["devices"].as_array().expect("a list");
     assert_eq!(devices.len(), 2);
-    let bits = devices[1]["found"]["model"]["parts"].as_array();
+    let bits = devices[1]["parts"][0]["found"]["model"]["parts"].as_array();
     let bits = bits.expect("a list").iter();
     assert!(bits.clone().all(|part| part["bits_of_first"] == true));
 
@@ -114,7 +115,9 @@ fn the_bundled_model_and_the_bundled_cases_are_certified() {
     let output = validate(&["--bundled", "--devices", "flex"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("the same answer on 1 of 1 devices"), "{said}");
+    let right = "the same answer, all cases right on 1 of 1 devices";
+    assert!(said.contains(right), "{said}");
+    assert!(said.contains("conformance: "), "{said}");
 
     let output = validate(&["--devices", "flex,xla:tpu:7", "--json"]);
     let found = object(&output);
@@ -122,7 +125,78 @@ fn the_bundled_model_and_the_bundled_cases_are_certified() {
     assert_eq!(output.status.code(), Some(2), "{found}");
     let devices = &found["devices"];
     assert_eq!(devices[0]["verdict"], "same", "{found}");
-    assert_eq!(devices[0]["found"]["cases"]["failed"], 0);
+    let cases = &devices[0]["parts"][0]["found"]["cases"];
+    assert_eq!(cases["wrong"], Value::Array(Vec::new()));
+    let families = cases["families"].as_array().expect("a list");
+    for name in ["attention", "moe_layer", "route", "fp8_linear"] {
+        let of = families.iter().find(|of| of["family"] == name);
+        let of = of.expect(name);
+        let far = of["furthest"]["relative_l2"].as_f64();
+        assert!(far.is_some_and(|far| far < 0.1), "{of}");
+    }
     assert_eq!(devices[1]["verdict"], "failed", "{found}");
-    assert!(devices[1]["found"]["error"].is_string());
+    assert!(devices[1]["error"].is_string());
+    assert_eq!(devices[1]["parts"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn demos_and_benchmarks_are_certified() {
+    let output = validate(&["--devices", "flex", "--parts", "bench,demos", "--json"]);
+    let found = object(&output);
+    assert_eq!(output.status.code(), Some(0), "{found}");
+    let parts = found["devices"][0]["parts"].as_array().expect("a list");
+    let names: Vec<&Value> = parts.iter().map(|part| &part["part"]).collect();
+    assert_eq!(names, ["demos", "bench"]);
+    let demos = parts[0]["found"]["demos"].as_array().expect("a list");
+    let names: Vec<&Value> = demos.iter().map(|demo| &demo["demo"]).collect();
+    let expected = found["subject"]["demos"].as_array().expect("a list");
+    assert_eq!(names, expected.iter().collect::<Vec<_>>());
+    assert_eq!(names.len(), 9);
+    let results = parts[1]["found"]["bench"]["results"].as_array();
+    for result in results.expect("a list") {
+        assert_eq!(result["verified"], true, "{result}");
+        let ms = result["median_ms"].as_f64();
+        assert!(ms.is_some_and(|ms| ms > 0.0), "{result}");
+    }
+    assert_eq!(parts[1]["verdict"], "same");
+}
+
+#[test]
+fn a_wrong_case_of_a_folder_is_named_by_family_and_case() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let names = ["attention_causal.safetensors", "route_sigmoid.safetensors"];
+    for name in names {
+        fs::copy(cases.join(name), folder.path().join(name)).expect("copied");
+    }
+    let of = [
+        "--devices",
+        "flex",
+        "--cases",
+        text(folder.path()),
+        "--json",
+    ];
+    let output = validate(&of);
+    let found = object(&output);
+    assert_eq!(output.status.code(), Some(0), "{found}");
+    assert_eq!(found["subject"]["cases"]["files"], 2);
+
+    // The last value of what is expected becomes another number.
+    let planted = folder.path().join(names[0]);
+    let mut bytes = fs::read(&planted).expect("a case");
+    let last = bytes.len() - 4;
+    bytes[last..].copy_from_slice(&1e3f32.to_le_bytes());
+    fs::write(&planted, bytes).expect("written");
+    let output = validate(&of);
+    let found = object(&output);
+    assert_eq!(output.status.code(), Some(1), "{found}");
+    let cases = &found["devices"][0]["parts"][0]["found"]["cases"];
+    let wrong = cases["wrong"].as_array().expect("a list");
+    assert_eq!(wrong.len(), 1, "{found}");
+    assert_eq!(wrong[0]["family"], "attention");
+    assert_eq!(wrong[0]["case"], "attention_causal");
+    let output = validate(&of[..4]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let named = "the first is attention in f32: attention_causal: ";
+    assert!(said.contains(named), "{said}");
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use moebius_device::Device;
 
+use crate::certificate::Section;
+
 /// `validate`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = VALIDATE_EXAMPLES)]
@@ -14,6 +16,12 @@ pub(crate) struct ValidateArgs {
     pub(crate) what: Option<ValidateCommand>,
     #[command(flatten)]
     pub(crate) of: AnswerArgs,
+    /// Parts of the certificate, a list with commas [default: cases, and model where one is named].
+    #[arg(long, value_name = "P,P…", value_delimiter = ',')]
+    pub(crate) parts: Vec<Section>,
+    /// Folder with case files in place of the bundled cases.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cases: Option<PathBuf>,
     /// Folder for report.json, report.md and report.html; made where it is missing.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -24,7 +32,7 @@ pub(crate) struct ValidateArgs {
 pub(crate) enum ValidateCommand {
     /// Unite the certificates of several machines in one table
     ///
-    /// They must be of the same model, text and program.
+    /// They must be of the same program, and of the same model, text and cases where both have them.
     #[command(verbatim_doc_comment)]
     Merge(ValidateMergeArgs),
     /// Name the part of a model where devices part from the first, without a reference.
@@ -90,7 +98,8 @@ fn devices(text: &str) -> Result<Devices, String> {
 const VALIDATE_EXAMPLES: &str = "\
 Examples:
   moebius validate                                   the bundled cases on every device here
-  moebius validate --bundled --out certificate       the model inside this program, part by part
+  moebius validate --bundled --out certificate       and the model inside this program, part by part
+  moebius validate --parts cases,demos,bench         and the demos, and benchmarks that are verified and timed
   moebius validate --model SmolLM2 --devices flex,wgpu --out here
   moebius validate merge here/report.json there/report.json --out both
   moebius validate compare --model OLMoE --devices cpu,cuda:0 --per-layer

@@ -14,13 +14,13 @@ use crate::resolve::resolve;
 use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 
 /// A demo's function, which returns its figures, the fact that they show, and whether it holds.
-type Run = fn(&burn::tensor::Device) -> Result<(String, String, bool), Box<dyn Error>>;
+pub(crate) type Run = fn(&burn::tensor::Device) -> Result<(String, String, bool), Box<dyn Error>>;
 
 /// Name of a demo, what it shows, and its function.
-type Demo = (&'static str, &'static str, Run);
+pub(crate) type Demo = (&'static str, &'static str, Run);
 
 /// The demos: layers first, then models.
-const DEMOS: [Demo; 10] = [
+pub(crate) const DEMOS: [Demo; 10] = [
     (
         "moe_layer",
         "a fused mixture of experts computes what its definition says",

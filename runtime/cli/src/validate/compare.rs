@@ -12,7 +12,7 @@ use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 
 /// Runs `moebius validate compare`.
 pub(super) fn run(args: &ValidateCompareArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let devices = named(&args.of.devices, screen)?;
+    let (devices, _) = named(&args.of.devices, screen)?;
     let [first, others @ ..] = &devices[..] else {
         return Err(CliError::usage("no device to compare", None));
     };

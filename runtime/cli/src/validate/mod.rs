@@ -1,8 +1,10 @@
 //! `moebius validate`: certificates that devices give the same answer, and the first part of a model that differs.
 
+mod cases;
 mod compare;
 mod model;
 mod pages;
+mod programs;
 
 use std::fs;
 use std::path::Path;
@@ -11,17 +13,19 @@ use std::time::Instant;
 use anstyle::Style;
 use burn::tensor::Device as BurnDevice;
 use moebius::discover;
-use moebius_device::{Device, probe};
-use moebius_model::computation::Limits;
+use moebius_device::{Device, OpenError, probe};
+use moebius_model::computation::{Computation, Limits};
 
-use crate::args::{AnswerArgs, Devices, ValidateArgs, ValidateCommand, ValidateMergeArgs};
-use crate::bundled;
-use crate::certificate::{Certificate, Found, Machine, Subject, Tested, Verdict};
+use crate::args::{Devices, ValidateArgs, ValidateCommand, ValidateMergeArgs};
+use crate::certificate::{
+    Absent, Certificate, Done, Found, Machine, OfModel, Section, Subject, Tested, Verdict,
+};
 use crate::devices::system;
 use crate::error::CliError;
-use crate::report::Report;
+use crate::process;
 use crate::resolve::resolve;
-use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
+use crate::screen::{BAD, DIM, GOOD, Outcome, Screen, Table};
+use cases::Cases;
 use model::Work;
 
 /// Runs `moebius validate`.
@@ -30,111 +34,233 @@ pub(crate) fn run(args: &ValidateArgs, screen: &mut Screen) -> Result<Outcome, C
         Some(ValidateCommand::Merge(merge)) => merged(merge, screen),
         Some(ValidateCommand::Compare(compare)) => compare::run(compare, screen),
         None => {
-            let certificate = if args.of.model.is_some() || args.of.bundled {
-                of_model(&args.of, screen)?
-            } else {
-                of_cases(&args.of, screen)?
-            };
+            let certificate = certified(args, screen)?;
             finish(&certificate, args.out.as_deref(), screen)
         }
     }
 }
 
-/// Certifies the devices by the bundled cases.
-fn of_cases(args: &AnswerArgs, screen: &Screen) -> Result<Certificate, CliError> {
-    if args.tokens.is_some() {
-        let message = "--tokens without a model has no effect";
-        let hint = "--model names a model, --bundled takes the one inside this program";
-        return Err(CliError::usage(message, Some(hint)));
-    }
-    let mut hasher = blake3::Hasher::new();
-    for (name, bytes) in moebius_case_files::FILES {
-        hasher.update(name.as_bytes()).update(bytes);
-    }
-    let hash = hasher.finalize().to_hex().to_string();
-    let mut check = |name: Device, device: &BurnDevice| -> Result<Checked, CliError> {
-        let cases = bundled::cases_on(device);
-        let bar = screen.steps("cases", cases.len());
-        let begun = Instant::now();
-        let report = Report::run((name, device), cases.into_iter(), &bar);
-        let found = Found::Cases {
-            passed: report.passed,
-            failed: report.failed,
-            errors: report.errors,
-            problem: report.first_problem(),
-        };
-        Ok((found, begun.elapsed().as_secs_f64(), None))
-    };
-    let devices = named(&args.devices, screen)?.into_iter();
-    let devices = devices.map(|device| tested(device, &mut check)).collect();
-    let subject = Subject::Cases { hash };
-    Ok(Certificate::new(subject, Limits::default(), devices))
-}
-
-/// Certifies the devices by what a model computes.
-fn of_model(args: &AnswerArgs, screen: &Screen) -> Result<Certificate, CliError> {
-    let devices = named(&args.devices, screen)?;
-    let work = Work::read(args)?;
-    let limits = Limits::default();
-    let (reference, hash) = work.reference(screen)?;
-    let mut check = |_: Device, device: &BurnDevice| -> Result<Checked, CliError> {
-        let timed = work.compute(device, screen)?;
-        let found = model::found(&reference, &timed.computation, limits)?;
-        Ok((found, timed.seconds, timed.memory_bytes))
-    };
+/// Certifies the devices.
+fn certified(args: &ValidateArgs, screen: &Screen) -> Result<Certificate, CliError> {
+    let parts = asked(args)?;
+    let (devices, absent) = named(&args.of.devices, screen)?;
+    let plan = Plan::new(args, parts, screen)?;
     let devices = devices.into_iter();
-    let devices = devices.map(|device| tested(device, &mut check)).collect();
-    Ok(Certificate::new(work.subject(hash), limits, devices))
+    let devices = devices.map(|device| tested(device, &plan, screen));
+    let devices = devices.collect();
+    Ok(Certificate::new(
+        plan.subject(),
+        plan.limits,
+        absent,
+        devices,
+    ))
 }
 
-/// The devices that are asked for.
-fn named(devices: &Devices, screen: &Screen) -> Result<Vec<Device>, CliError> {
-    match devices {
-        Devices::All => {
-            let found = discover().into_iter();
-            let here = found.filter(|found| found.status.is_ok());
-            Ok(here.map(|found| found.device).collect())
+/// The parts that are asked for, in their order.
+///
+/// # Errors
+/// [`CliError::Usage`] for options without the part that they are of, and for the part of a model without one.
+fn asked(args: &ValidateArgs) -> Result<Vec<Section>, CliError> {
+    let of = &args.of;
+    let has_model = of.model.is_some() || of.bundled;
+    let mut parts = match &args.parts[..] {
+        [] if has_model => vec![Section::Model, Section::Cases],
+        [] => vec![Section::Cases],
+        parts => parts.to_vec(),
+    };
+    parts.sort();
+    parts.dedup();
+    let model = "--model names a model, --bundled takes the one inside this program";
+    let wants_model = parts.contains(&Section::Model);
+    let (message, hint) = if wants_model && !has_model {
+        (
+            "--parts model without a model has nothing to compare",
+            model,
+        )
+    } else if has_model && !wants_model {
+        let hint = "add `model` to --parts, or leave the model out";
+        ("a model has no effect without its part", hint)
+    } else if of.tokens.is_some() && !has_model {
+        ("--tokens without a model has no effect", model)
+    } else if args.cases.is_some() && !parts.contains(&Section::Cases) {
+        let hint = "add `cases` to --parts";
+        ("--cases has no effect without its part", hint)
+    } else {
+        return Ok(parts);
+    };
+    Err(CliError::usage(message, Some(hint)))
+}
+
+/// What each device is asked for.
+struct Plan {
+    parts: Vec<Section>,
+    limits: Limits,
+    model: Option<Model>,
+    cases: Option<Cases>,
+}
+
+/// A model, and what it computes in f64.
+struct Model {
+    work: Work,
+    reference: Computation,
+    subject: OfModel,
+}
+
+/// What a device computed, the seconds of it, where they aren't those of the whole part, and the bytes in use on the device, where known.
+type Checked = (Found, Option<f64>, Option<u64>);
+
+impl Plan {
+    fn new(args: &ValidateArgs, parts: Vec<Section>, screen: &Screen) -> Result<Self, CliError> {
+        let wants = |section: Section| parts.contains(&section).then_some(());
+        let cases = wants(Section::Cases).map(|()| Cases::read(args.cases.as_deref()));
+        let cases = cases.transpose()?;
+        let model = wants(Section::Model).map(|()| Model::read(args, screen));
+        let model = model.transpose()?;
+        Ok(Self {
+            parts,
+            limits: Limits::default(),
+            model,
+            cases,
+        })
+    }
+
+    fn subject(&self) -> Subject {
+        let names = |section: Section, names: fn() -> Vec<String>| {
+            let wants = self.parts.contains(&section);
+            wants.then(names).unwrap_or_default()
+        };
+        Subject {
+            model: self.model.as_ref().map(|of| of.subject.clone()),
+            cases: self.cases.as_ref().map(|of| of.subject.clone()),
+            demos: names(Section::Demos, programs::demo_names),
+            benchmarks: names(Section::Bench, programs::benchmark_names),
         }
-        Devices::Named(named) => named
-            .iter()
-            .map(|device| match device {
-                Device::Auto => resolve(Device::Auto, screen),
-                named => Ok(*named),
-            })
-            .collect(),
+    }
+
+    /// Has a device compute one part.
+    fn check(
+        &self,
+        part: Section,
+        (name, device): (Device, &BurnDevice),
+        screen: &Screen,
+    ) -> Result<Checked, CliError> {
+        let found = match (part, &self.model, &self.cases) {
+            (Section::Model, Some(model), _) => return model.check(device, self.limits, screen),
+            (Section::Cases, _, Some(cases)) => cases.run((name, device), screen),
+            (Section::Model, None, _) => unreachable!("the part of a model has one"),
+            (Section::Cases, _, None) => unreachable!("the part of cases has some"),
+            (Section::Demos, ..) => programs::run_demos(device, screen),
+            (Section::Bench, ..) => programs::run_benchmarks(name, screen),
+        };
+        Ok((found, None, None))
+    }
+
+    /// Has a device compute one part. An error is that of the part alone, so that others are computed all the same.
+    fn done(&self, part: Section, device: (Device, &BurnDevice), screen: &Screen) -> Done {
+        let begun = Instant::now();
+        let checked = self.check(part, device, screen);
+        // Results after a lost launch come from memory that was never written.
+        let lost = process::lost().map(CliError::Launch);
+        let (found, seconds, memory_bytes) = match lost.map_or(checked, Err) {
+            Ok((found, seconds, memory)) => {
+                let seconds = seconds.unwrap_or_else(|| begun.elapsed().as_secs_f64());
+                (found, Some(seconds), memory)
+            }
+            Err(error) => (Found::Error(error.to_string()), None, None),
+        };
+        Done {
+            part,
+            seconds,
+            memory_bytes,
+            verdict: found.verdict(),
+            found,
+        }
     }
 }
 
-/// What a device computed, the seconds that it took, and the bytes in use on the device, where known.
-type Checked = (Found, f64, Option<u64>);
+impl Model {
+    /// Opens the model, and computes its reference.
+    fn read(args: &ValidateArgs, screen: &Screen) -> Result<Self, CliError> {
+        let work = Work::read(&args.of)?;
+        let (reference, hash) = work.reference(screen)?;
+        Ok(Self {
+            subject: work.subject(hash),
+            work,
+            reference,
+        })
+    }
 
-/// Function that has an open device compute.
-type Check<'a> = dyn FnMut(Device, &BurnDevice) -> Result<Checked, CliError> + 'a;
+    /// Has a device compute the model.
+    fn check(
+        &self,
+        device: &BurnDevice,
+        limits: Limits,
+        screen: &Screen,
+    ) -> Result<Checked, CliError> {
+        let timed = self.work.compute(device, screen)?;
+        let found = model::found(&self.reference, &timed.computation, limits)?;
+        Ok((found, Some(timed.seconds), timed.memory_bytes))
+    }
+}
 
-/// Opens a device and checks it with `check`, which also tells the seconds of the computation and the bytes in use on the device. An error is
-/// that of the device alone, so that the others are checked all the same.
-fn tested(name: Device, check: &mut Check<'_>) -> Tested {
-    let capability = probe(&name).ok();
-    let checked = moebius::open(&name).map_err(CliError::from);
-    let checked = checked.and_then(|device| check(name, &device));
-    let (found, seconds, memory_bytes) = match checked {
-        Ok((found, seconds, memory_bytes)) => (found, Some(seconds), memory_bytes),
-        Err(error) => (Found::Error(error.to_string()), None, None),
+/// The devices that are asked for, and those that this machine lacks where all are.
+fn named(devices: &Devices, screen: &Screen) -> Result<(Vec<Device>, Vec<Absent>), CliError> {
+    let named = match devices {
+        Devices::Named(named) => named,
+        Devices::All => {
+            let mut here = Vec::new();
+            let mut absent = Vec::new();
+            for found in discover() {
+                match found.status {
+                    // A driver that fails is told when its device can't be opened.
+                    Ok(_) | Err(OpenError::Failed { .. }) => here.push(found.device),
+                    Err(reason) => absent.push(Absent {
+                        device: found.device.to_string(),
+                        machine: machine(),
+                        reason: reason.to_string(),
+                    }),
+                }
+            }
+            return Ok((here, absent));
+        }
     };
+    let named = named.iter().map(|device| match device {
+        Device::Auto => resolve(Device::Auto, screen),
+        named => Ok(*named),
+    });
+    Ok((named.collect::<Result<_, _>>()?, Vec::new()))
+}
+
+/// This machine.
+fn machine() -> Machine {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Tested {
+    Machine {
+        system: system(),
+        processors: processors as u64,
+    }
+}
+
+/// Opens a device and has it compute each part. An error is that of the device alone, so that the others are checked all the same.
+fn tested(name: Device, plan: &Plan, screen: &Screen) -> Tested {
+    let capability = probe(&name).ok();
+    let (error, parts) = match moebius::open(&name) {
+        Err(error) => (Some(error.to_string()), Vec::new()),
+        Ok(device) => {
+            let parts = plan.parts.iter();
+            let parts = parts.map(|part| plan.done(*part, (name, &device), screen));
+            (None, parts.collect())
+        }
+    };
+    let tested = Tested {
         device: name.to_string(),
         adapter: capability.as_ref().map(|of| of.name.clone()),
         driver: capability.and_then(|of| of.driver),
-        machine: Machine {
-            system: system(),
-            processors: processors as u64,
-        },
-        seconds,
-        memory_bytes,
-        verdict: found.verdict(),
-        found,
-    }
+        machine: machine(),
+        verdict: Verdict::Failed,
+        error,
+        parts,
+    };
+    tested.judged()
 }
 
 /// Runs `moebius validate merge`.
@@ -164,27 +290,23 @@ fn finish(
         return Err(CliError::usage("no device to validate", Some(hint)));
     }
     if let Some(folder) = out {
-        fs::create_dir_all(folder).map_err(CliError::write(folder.display()))?;
-        let json = serde_json::to_string_pretty(certificate)? + "\n";
-        for (name, text) in [
-            ("report.json", json),
-            ("report.md", pages::markdown(certificate)),
-            ("report.html", pages::html(certificate)),
-        ] {
-            let path = folder.join(name);
-            fs::write(&path, text).map_err(CliError::write(path.display()))?;
-        }
+        write(certificate, folder)?;
     }
     let mut table = Table::new(pages::HEADINGS);
     for tested in &certificate.devices {
-        table.row(pages::cells(tested), style(tested.verdict));
+        for (cells, verdict) in pages::rows(tested) {
+            table.row(cells, style(verdict));
+        }
     }
     table.print(screen)?;
-    let outcome = certificate
-        .devices
-        .iter()
-        .map(|tested| outcome(tested.verdict));
-    let outcome = outcome.max().unwrap_or(Outcome::Incomplete);
+    screen.line("")?;
+    for said in pages::outside(certificate) {
+        let said = screen.paint(DIM, &said);
+        screen.line(&said)?;
+    }
+    let outcomes = certificate.devices.iter();
+    let outcomes = outcomes.map(|tested| outcome(tested.verdict));
+    let outcome = outcomes.max().unwrap_or(Outcome::Incomplete);
     let painted = if outcome == Outcome::Good { GOOD } else { BAD };
     let said = screen.paint(painted, &pages::verdict(certificate));
     screen.line(&format!("\n{said}"))?;
@@ -194,6 +316,21 @@ fn finish(
     }
     screen.object(certificate)?;
     Ok(outcome)
+}
+
+/// Writes a certificate's files into a folder, which is made where it is missing.
+fn write(certificate: &Certificate, folder: &Path) -> Result<(), CliError> {
+    fs::create_dir_all(folder).map_err(CliError::write(folder.display()))?;
+    let json = serde_json::to_string_pretty(certificate)? + "\n";
+    for (name, text) in [
+        ("report.json", json),
+        ("report.md", pages::markdown(certificate)),
+        ("report.html", pages::html(certificate)),
+    ] {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(CliError::write(path.display()))?;
+    }
+    Ok(())
 }
 
 fn style(verdict: Verdict) -> Style {

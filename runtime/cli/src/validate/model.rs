@@ -9,7 +9,7 @@ use moebius_model::decoder::{Place as WeightPlace, Values};
 use moebius_model::load::{FileValues, LoadOptions};
 
 use crate::args::AnswerArgs;
-use crate::certificate::{Found, Measured, Place, Subject};
+use crate::certificate::{Found, Measured, OfModel, Place};
 use crate::error::CliError;
 use crate::published::{Source, shown};
 use crate::screen::Screen;
@@ -47,8 +47,8 @@ impl Work {
     }
 
     /// What a certificate says of the work.
-    pub(super) fn subject(&self, hash: String) -> Subject {
-        Subject::Model {
+    pub(super) fn subject(&self, hash: String) -> OfModel {
+        OfModel {
             name: self.source.name().to_owned(),
             family: self.source.files.family().to_owned(),
             hash,

@@ -1,14 +1,17 @@
 //! A certificate as Markdown, and as a page that needs nothing else.
 
-use moebius_model::computation::Distance;
+use moebius_model::computation::{Distance, Greedy};
 
-use crate::certificate::{Certificate, Found, Measured, Place, Subject, Tested, Verdict};
+use crate::certificate::{
+    Certificate, Demo, Family, Found, Furthest, Measured, Place, Rate, Reason, Section, Shown,
+    Tested, Timed, Verdict, Wrong,
+};
 use crate::chart::{Chart, Series, escaped};
 use crate::devices::bytes;
 
-/// Headings of [`cells`].
+/// Headings of [`rows`].
 pub(super) const HEADINGS: &str =
-    "device | adapter | machine | seconds | memory | furthest | bits of the first | answer";
+    "device | adapter | machine | part | seconds | memory | furthest | bits of the first | answer";
 /// Headings of [`part`].
 pub(super) const PARTS: &str = "part | distance | ulps | judged | flips";
 
@@ -33,14 +36,16 @@ pub(super) fn verdict(certificate: &Certificate) -> String {
     let others: Vec<String> = [Verdict::Failed, Verdict::Apart, Verdict::Undecided]
         .into_iter()
         .flat_map(with)
-        .map(|tested| format!("{}: {}", tested.device, answer(tested)))
+        .map(|tested| format!("{}: {}", tested.device, faults(tested)))
         .collect();
     let same = with(Verdict::Same).count();
-    let right = match &certificate.subject {
-        Subject::Cases { .. } => "all bundled cases right",
-        Subject::Model { .. } => "the same answer",
-    };
-    let right = format!("{right} on {same} of {} devices", devices.len());
+    let parts = certificate.subject.sections().into_iter();
+    let right: Vec<&str> = parts.map(right).collect();
+    let right = format!(
+        "{} on {same} of {} devices",
+        right.join(", "),
+        devices.len()
+    );
     if others.is_empty() {
         right
     } else {
@@ -48,28 +53,82 @@ pub(super) fn verdict(certificate: &Certificate) -> String {
     }
 }
 
-/// A device's row of the table; [`HEADINGS`] names the cells.
-pub(super) fn cells(tested: &Tested) -> [String; 8] {
-    let (furthest, bits) = match &tested.found {
-        Found::Model { parts, .. } => {
-            let equal = parts.iter().filter(|part| part.bits_of_first).count();
-            (furthest(parts), format!("{equal} of {} parts", parts.len()))
-        }
-        Found::Cases { .. } | Found::Error(_) => ("–".to_owned(), "–".to_owned()),
-    };
+/// What is said of a part where all is right.
+fn right(part: Section) -> &'static str {
+    match part {
+        Section::Model => "the same answer",
+        Section::Cases => "all cases right",
+        Section::Demos => "all demos hold",
+        Section::Bench => "all benchmarks verified",
+    }
+}
+
+/// What is wrong with a device: its error, or its parts that aren't right.
+fn faults(tested: &Tested) -> String {
+    if let Some(error) = &tested.error {
+        return format!("failed: {error}");
+    }
+    let wrong = tested.parts.iter();
+    let wrong = wrong.filter(|done| done.verdict != Verdict::Same);
+    let said = wrong.map(|done| format!("{}: {}", done.part.name(), answer(&done.found)));
+    said.collect::<Vec<_>>().join("; ")
+}
+
+/// A device's rows of the table, one for each part, with the verdicts; [`HEADINGS`] names the cells.
+pub(super) fn rows(tested: &Tested) -> Vec<([String; 9], Verdict)> {
+    let none = || "–".to_owned();
     let machine = &tested.machine;
-    [
-        tested.device.clone(),
-        tested.adapter.clone().unwrap_or_else(|| "–".to_owned()),
-        format!("{}, {} processors", machine.system, machine.processors),
-        tested
-            .seconds
-            .map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.2}")),
-        tested.memory_bytes.map_or_else(|| "–".to_owned(), bytes),
-        furthest,
-        bits,
-        answer(tested),
-    ]
+    let row = |part: String, [seconds, memory, furthest, bits, answer]: [String; 5]| {
+        [
+            tested.device.clone(),
+            tested.adapter.clone().unwrap_or_else(none),
+            format!("{}, {} processors", machine.system, machine.processors),
+            part,
+            seconds,
+            memory,
+            furthest,
+            bits,
+            answer,
+        ]
+    };
+    if let Some(error) = &tested.error {
+        let answer = format!("failed: {error}");
+        let cells = row(none(), [none(), none(), none(), none(), answer]);
+        return vec![(cells, tested.verdict)];
+    }
+    let rows = tested.parts.iter().map(|done| {
+        let seconds = done.seconds.map_or_else(none, |of| format!("{of:.2}"));
+        let memory = done.memory_bytes.map_or_else(none, bytes);
+        let (furthest, bits) = match &done.found {
+            Found::Model { parts, .. } => {
+                let equal = parts.iter().filter(|part| part.bits_of_first).count();
+                (furthest(parts), format!("{equal} of {} parts", parts.len()))
+            }
+            Found::Cases { families, .. } => (furthest_case(families), none()),
+            Found::Demos(_) | Found::Bench { .. } | Found::Error(_) => (none(), none()),
+        };
+        let found = [seconds, memory, furthest, bits, answer(&done.found)];
+        (row(done.part.name().to_owned(), found), done.verdict)
+    });
+    rows.collect()
+}
+
+/// The largest distance of all cases, with its family and type.
+fn furthest_case(families: &[Family]) -> String {
+    let each = families.iter().filter_map(|of| {
+        let furthest = of.furthest.as_ref()?;
+        Some((of, furthest))
+    });
+    let far = |(_, of): &(&Family, &Furthest)| of.relative_l2.unwrap_or(f64::INFINITY);
+    let most = each.max_by(|a, b| far(a).total_cmp(&far(b)));
+    most.map_or_else(String::new, |(of, furthest)| {
+        let Family { family, dtype, .. } = of;
+        let case = &furthest.case;
+        format!(
+            "{} ({family} in {dtype}: {case})",
+            figure(furthest.relative_l2)
+        )
+    })
 }
 
 /// The largest distance of all parts, and its place.
@@ -82,42 +141,92 @@ fn furthest(parts: &[Measured]) -> String {
     })
 }
 
-/// A device's answer in words.
-fn answer(tested: &Tested) -> String {
-    match &tested.found {
+/// What a device found, in words.
+fn answer(found: &Found) -> String {
+    match found {
         Found::Error(error) => format!("failed: {error}"),
         Found::Cases {
-            problem: Some(problem),
-            ..
-        } => problem.clone(),
-        Found::Cases { passed, .. } => format!("{passed} cases pass"),
+            families, wrong, ..
+        } => answer_of_cases(families, wrong),
+        Found::Demos(demos) => answer_of_demos(demos),
+        Found::Bench {
+            results,
+            refused,
+            failed,
+        } => answer_of_benchmarks(results, refused, failed),
         Found::Model {
             parts,
             parting,
             greedy,
-        } => {
-            let first = parting.and_then(|Place { layer, part }| {
-                let mut parts = parts.iter().map(|part| &part.distance);
-                parts.find(|of| (of.layer, of.part) == (layer, part))
-            });
-            let judged = parts.last().map_or(0, |head| head.distance.judged);
-            let mut said = match first {
-                Some(first) => format!("differs from {} on", first.place()),
-                None if judged == 0 => {
-                    "undecided: ties of routers from the first token on".to_owned()
-                }
-                None => format!("the same, {judged} tokens judged to the end"),
-            };
-            if let Some(greedy) = greedy {
-                let (position, margin) = (greedy.position, figure(greedy.margin));
-                let (expected, got) = (greedy.expected, greedy.got);
-                said += &format!(
-                    "; after {position} tokens the likeliest is {got}, not {expected}, by {margin}"
-                );
-            }
-            said
+        } => answer_of_model(parts, *parting, greedy.as_ref()),
+    }
+}
+
+fn answer_of_cases(families: &[Family], wrong: &[Wrong]) -> String {
+    let passed: usize = families.iter().map(|of| of.passed).sum();
+    let Some(first) = wrong.first() else {
+        return format!("{passed} cases pass");
+    };
+    let all = passed + wrong.len();
+    let Wrong {
+        family,
+        dtype,
+        case,
+        problem,
+    } = first;
+    format!(
+        "{} of {all} cases don't pass, the first is {family} in {dtype}: {case}: {problem}",
+        wrong.len()
+    )
+}
+
+fn answer_of_demos(demos: &[Demo]) -> String {
+    let held = demos
+        .iter()
+        .filter(|of| matches!(of.result, Shown::Holds(_)));
+    let held = format!("{} of {} demos hold", held.count(), demos.len());
+    let first = demos.iter().find_map(|of| match &of.result {
+        Shown::Holds(_) => None,
+        Shown::Fails(why) => Some(format!("{} does not hold: {why}", of.demo)),
+        Shown::Refused(why) => Some(format!("{} is refused: {why}", of.demo)),
+        Shown::Error(why) => Some(format!("{} failed: {why}", of.demo)),
+    });
+    first.map_or(held.clone(), |first| format!("{held}; {first}"))
+}
+
+fn answer_of_benchmarks(results: &[Timed], refused: &[Reason], failed: &[Reason]) -> String {
+    let verified = results.iter().filter(|of| of.verified).count();
+    let mut said = format!("{verified} of {} results verified", results.len());
+    if let Some(wrong) = results.iter().find(|of| !of.verified) {
+        said += &format!("; {} is wrong ({})", wrong.benchmark, wrong.variant);
+    }
+    for (what, reasons) in [("failed", failed), ("is refused", refused)] {
+        if let Some(Reason { benchmark, reason }) = reasons.first() {
+            said += &format!("; {benchmark} {what}: {reason}");
         }
     }
+    said
+}
+
+fn answer_of_model(parts: &[Measured], parting: Option<Place>, greedy: Option<&Greedy>) -> String {
+    let first = parting.and_then(|Place { layer, part }| {
+        let mut parts = parts.iter().map(|part| &part.distance);
+        parts.find(|of| (of.layer, of.part) == (layer, part))
+    });
+    let judged = parts.last().map_or(0, |head| head.distance.judged);
+    let mut said = match first {
+        Some(first) => format!("differs from {} on", first.place()),
+        None if judged == 0 => "undecided: ties of routers from the first token on".to_owned(),
+        None => format!("the same, {judged} tokens judged to the end"),
+    };
+    if let Some(greedy) = greedy {
+        let (position, margin) = (greedy.position, figure(greedy.margin));
+        let (expected, got) = (greedy.expected, greedy.got);
+        said += &format!(
+            "; after {position} tokens the likeliest is {got}, not {expected}, by {margin}"
+        );
+    }
+    said
 }
 
 /// A part's row of a table; [`PARTS`] names the cells.
@@ -152,26 +261,30 @@ fn figure(value: Option<f64>) -> String {
 /// What a certificate is of, and by which program: names and texts.
 fn facts(certificate: &Certificate) -> Vec<[String; 2]> {
     let fact = |name: &str, text: String| [name.to_owned(), text];
-    let mut facts = match &certificate.subject {
-        Subject::Cases { hash } => vec![fact("bundled cases, BLAKE3", hash.clone())],
-        Subject::Model {
-            name,
-            family,
-            hash,
-            tokens,
-        } => vec![
-            fact("model", format!("{name} ({family})")),
-            fact("description and values, BLAKE3", hash.clone()),
-            fact("tokens", tokens.len().to_string()),
-            fact(
-                "largest distance, and margin of a tie",
-                format!(
-                    "{}, {}",
-                    certificate.limits.distance, certificate.limits.tie
-                ),
-            ),
-        ],
-    };
+    let subject = &certificate.subject;
+    let mut facts = Vec::new();
+    if let Some(of) = &subject.model {
+        let limits = certificate.limits;
+        facts.push(fact("model", format!("{} ({})", of.name, of.family)));
+        facts.push(fact("description and values, BLAKE3", of.hash.clone()));
+        facts.push(fact("tokens", of.tokens.len().to_string()));
+        facts.push(fact(
+            "largest distance, and margin of a tie",
+            format!("{}, {}", limits.distance, limits.tie),
+        ));
+    }
+    if let Some(of) = &subject.cases {
+        facts.push(fact("cases", format!("{}, {} files", of.name, of.files)));
+        facts.push(fact("their names and bytes, BLAKE3", of.hash.clone()));
+    }
+    for (name, of) in [
+        ("demos", &subject.demos),
+        ("benchmarks", &subject.benchmarks),
+    ] {
+        if !of.is_empty() {
+            facts.push(fact(name, of.join(", ")));
+        }
+    }
     let program = &certificate.program;
     facts.push(fact(
         "program",
@@ -220,25 +333,94 @@ fn plain(cell: &str) -> String {
     line.replace('\\', "\\\\").replace('|', "\\|")
 }
 
-/// The table of devices, and for each device that computed a model, its name and the table of parts.
-fn grids(certificate: &Certificate) -> (Grid, Vec<(&str, Grid)>) {
+/// The table of devices, and for each part that a device computed, a name and its table.
+fn grids(certificate: &Certificate) -> (Grid, Vec<(String, Grid)>) {
     let devices = certificate.devices.iter();
+    let rows_of = |tested| rows(tested).into_iter().map(|(cells, _)| Vec::from(cells));
     let summary = Grid {
         headings: HEADINGS,
-        rows: devices.clone().map(|of| Vec::from(cells(of))).collect(),
+        rows: devices.clone().flat_map(rows_of).collect(),
     };
-    let parts = devices.filter_map(|tested| match &tested.found {
+    let parts = devices.flat_map(|tested| {
+        tested.parts.iter().filter_map(move |done| {
+            let name = format!("{}, {}", tested.device, done.part.name());
+            Some((name, details(&done.found)?))
+        })
+    });
+    let parts = parts.collect();
+    (summary, parts)
+}
+
+/// The table of what a device found in one part; `None` where it found nothing.
+fn details(found: &Found) -> Option<Grid> {
+    let (headings, rows) = match found {
+        Found::Error(_) => return None,
         Found::Model { parts, .. } => {
             let rows = parts.iter().map(|of| Vec::from(part(&of.distance)));
-            let grid = Grid {
-                headings: PARTS,
-                rows: rows.collect(),
-            };
-            Some((tested.device.as_str(), grid))
+            (PARTS, rows.collect())
         }
-        Found::Cases { .. } | Found::Error(_) => None,
+        Found::Cases { families, .. } => (
+            "family | type | passed | failed | errors | furthest | case and output",
+            families.iter().map(family).collect(),
+        ),
+        Found::Demos(demos) => ("demo | seconds | result", demos.iter().map(demo).collect()),
+        Found::Bench { results, .. } => (
+            "benchmark | sizes | variant | verified | median | rate",
+            results.iter().map(benchmark).collect(),
+        ),
+    };
+    Some(Grid { headings, rows })
+}
+
+/// The row of a family of cases.
+fn family(of: &Family) -> Vec<String> {
+    let (far, place) = match &of.furthest {
+        Some(furthest) => (
+            figure(furthest.relative_l2),
+            format!("{}, {}", furthest.case, furthest.output),
+        ),
+        None => ("–".to_owned(), String::new()),
+    };
+    let counts = [of.passed, of.failed, of.errors].map(|count| count.to_string());
+    let [passed, failed, errors] = counts;
+    let (family, dtype) = (of.family.clone(), of.dtype.clone());
+    vec![family, dtype, passed, failed, errors, far, place]
+}
+
+/// The row of a demo.
+fn demo(of: &Demo) -> Vec<String> {
+    let (how, why) = match &of.result {
+        Shown::Holds(why) => ("holds", why),
+        Shown::Fails(why) => ("does not hold", why),
+        Shown::Refused(why) => ("is refused", why),
+        Shown::Error(why) => ("failed", why),
+    };
+    let seconds = format!("{:.2}", of.seconds);
+    vec![of.demo.clone(), seconds, format!("{how}: {why}")]
+}
+
+/// The row of a result of a benchmark.
+fn benchmark(of: &Timed) -> Vec<String> {
+    let verdict = if of.verified {
+        format!("to {}", figure(of.error))
+    } else {
+        format!("wrong, off by {}", figure(of.error))
+    };
+    let median = of.median_ms.map(|ms| format!("{ms:.3} ms"));
+    let rate = of.rate.as_ref();
+    let rate = rate.map(|Rate { value, unit }| format!("{value:.2} {unit}"));
+    let (name, sizes, variant) = (of.benchmark.clone(), of.sizes.clone(), of.variant.clone());
+    let [median, rate] = [median, rate].map(Option::unwrap_or_default);
+    vec![name, sizes, variant, verdict, median, rate]
+}
+
+/// What the certificate says nothing about, in sentences: devices that machines lack, and gaps.
+pub(super) fn outside(certificate: &Certificate) -> impl Iterator<Item = String> {
+    let absent = certificate.absent.iter().map(|of| {
+        let (device, system, reason) = (&of.device, &of.machine.system, &of.reason);
+        format!("absent: {device} ({system}): {reason}")
     });
-    (summary, parts.collect())
+    absent.chain(certificate.gaps.iter().cloned())
 }
 
 /// The certificate as Markdown.
@@ -254,8 +436,12 @@ pub(super) fn markdown(certificate: &Certificate) -> String {
         out += &format!("\n## {device}\n\n");
         grid.markdown(&mut out);
     }
-    if !parts.is_empty() {
+    if certificate.subject.model.is_some() {
         out += &format!("\n{LEGEND}\n");
+    }
+    out += "\n## Known gaps\n\n";
+    for said in outside(certificate) {
+        out += &format!("- {}\n", plain(&said));
     }
     out
 }
@@ -277,13 +463,18 @@ pub(super) fn html(certificate: &Certificate) -> String {
     out += &chart(certificate);
     for (device, grid) in &parts {
         let device = escaped(device);
-        out += &format!("<details>\n<summary>{device}, part by part</summary>\n");
+        out += &format!("<details>\n<summary>{device}</summary>\n");
         grid.html(&mut out);
         out += "</details>\n";
     }
-    if !parts.is_empty() {
+    if certificate.subject.model.is_some() {
         out += &format!("<p>{}</p>\n", escaped(LEGEND));
     }
+    out += "<h2>Known gaps</h2>\n<ul>\n";
+    for said in outside(certificate) {
+        out += &format!("<li>{}</li>\n", escaped(&said));
+    }
+    out += "</ul>\n";
     out += "</body>\n</html>\n";
     out
 }
@@ -291,9 +482,7 @@ pub(super) fn html(certificate: &Certificate) -> String {
 /// A chart of the distance after each layer, a line for each device; empty where nothing is to be drawn.
 fn chart(certificate: &Certificate) -> String {
     let series = certificate.devices.iter().filter_map(|tested| {
-        let Found::Model { parts, .. } = &tested.found else {
-            return None;
-        };
+        let (parts, ..) = tested.model()?;
         // The last part of a layer replaces those before it. A distance of 0 has no place on a logarithmic axis.
         let mut points: Vec<(f64, f64)> = Vec::new();
         for Measured { distance, .. } in parts {

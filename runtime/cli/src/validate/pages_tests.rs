@@ -1,5 +1,5 @@
 use super::*;
-use crate::certificate::tests::{certificate, tested};
+use crate::certificate::tests::{certificate, of_programs, tested};
 
 #[test]
 fn the_verdict_names_device_layer_and_part() {
@@ -8,7 +8,7 @@ fn the_verdict_names_device_layer_and_part() {
     let apart = certificate(vec![tested("flex", false), tested("cuda:0", true)]);
     let said = verdict(&apart);
     assert!(
-        said.starts_with("cuda:0: differs from layer 0, router on; after 3 tokens"),
+        said.starts_with("cuda:0: model: differs from layer 0, router on; after 3 tokens"),
         "{said}"
     );
     assert!(
@@ -38,4 +38,36 @@ fn tables_hold_whatever_names_are() {
     // The name of a namespace is the only address, and nothing is loaded.
     assert_eq!(page.matches("http").count(), 1);
     assert!(!page.contains("<script") && !page.contains("<link") && !page.contains("src="));
+}
+
+#[test]
+fn parts_that_check_themselves_and_gaps_are_told() {
+    let certificate = of_programs();
+    let said = verdict(&certificate);
+    for part in [
+        "flex: cases: 1 of 3 cases don't pass, the first is route in f32: route_groups: weights fail",
+        "; demos: 1 of 4 demos hold; moe_layer does not hold: why",
+        "; bench: 1 of 2 results verified; moe is wrong (unit); decode failed: no memory; decode is refused: no memory",
+        "; rocm:0: failed: no driver",
+        "; cpu: cases: failed: lost",
+        "; all cases right, all demos hold, all benchmarks verified on 0 of 3 devices",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let [text, page] = [markdown(&certificate), html(&certificate)];
+    for part in [
+        "absent: cuda (linux x86_64): no driver",
+        "conformance: the cases of single kernels",
+        "does not hold: why",
+        "1.500 ms",
+        "2.50 GFLOP/s",
+        "wrong, off by –",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    // Three parts of the first device, one of the third, and the second without any.
+    let rows = text.lines().filter(|line| line.starts_with('|'));
+    assert_eq!(rows.count(), 2 + 5 + (2 + 1) + (2 + 4) + (2 + 2));
+    assert!(!text.contains("Ulps:") && !page.contains("<svg"));
 }

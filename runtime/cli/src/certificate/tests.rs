@@ -1,5 +1,5 @@
 use super::*;
-use moebius_model::computation::Flip;
+use moebius_model::computation::{Distance, Flip, Part};
 use std::path::Path;
 
 /// A distance of a part, with one flip where it is a router.
@@ -25,8 +25,8 @@ fn distance(layer: Option<usize>, part: Part, far: Option<f64>) -> Distance {
     }
 }
 
-/// A device that computed a model of one layer, whose router differs if `apart`.
-pub(crate) fn tested(device: &str, apart: bool) -> Tested {
+/// What is found of a model of one layer, whose router differs if `apart`.
+fn of_model(apart: bool) -> Found {
     let far = if apart { None } else { Some(0.25) };
     let place = Place {
         layer: Some(0),
@@ -44,7 +44,7 @@ pub(crate) fn tested(device: &str, apart: bool) -> Tested {
         bits_of_first: true,
         distance,
     });
-    let found = Found::Model {
+    Found::Model {
         parts: parts.collect(),
         parting: apart.then_some(place),
         greedy: apart.then_some(Greedy {
@@ -53,56 +53,156 @@ pub(crate) fn tested(device: &str, apart: bool) -> Tested {
             got: 6,
             margin: None,
         }),
-    };
-    Tested {
-        device: device.to_owned(),
-        adapter: Some("a <card> | b".to_owned()),
-        driver: None,
-        machine: Machine {
-            system: "linux x86_64".to_owned(),
-            processors: 2,
-        },
+    }
+}
+
+/// A device with what it found.
+pub(crate) fn device(name: &str, found: Vec<(Section, Found)>) -> Tested {
+    let parts = found.into_iter().map(|(part, found)| Done {
+        part,
         seconds: Some(0.5),
         memory_bytes: Some(1024),
         verdict: found.verdict(),
         found,
+    });
+    let tested = Tested {
+        device: name.to_owned(),
+        adapter: Some("a <card> | b".to_owned()),
+        driver: None,
+        machine: machine(),
+        verdict: Verdict::Failed,
+        error: None,
+        parts: parts.collect(),
+    };
+    tested.judged()
+}
+
+fn machine() -> Machine {
+    Machine {
+        system: "linux x86_64".to_owned(),
+        processors: 2,
     }
 }
 
+/// A device that computed a model of one layer, whose router differs if `apart`.
+pub(crate) fn tested(name: &str, apart: bool) -> Tested {
+    device(name, vec![(Section::Model, of_model(apart))])
+}
+
+/// A certificate of the part of a model, and of others that devices have.
 pub(crate) fn certificate(devices: Vec<Tested>) -> Certificate {
-    let subject = Subject::Model {
+    let model = OfModel {
         name: "tiny".to_owned(),
         family: "olmoe".to_owned(),
         hash: "ab".to_owned(),
         tokens: vec![1, 2, 3],
     };
+    let subject = Subject {
+        model: Some(model),
+        ..Subject::default()
+    };
     let limits = Limits {
         distance: 0.25,
         tie: 0.5,
     };
-    Certificate::new(subject, limits, devices)
+    Certificate::new(subject, limits, Vec::new(), devices)
 }
 
-/// One of the bundled cases, on a device that has all right and on one that can't be opened.
-fn of_cases() -> Certificate {
-    let found = |found: Found| Tested {
-        verdict: found.verdict(),
-        adapter: None,
-        memory_bytes: None,
-        found,
-        ..tested("flex", false)
+/// Results of three cases of one family.
+fn cases(passed: usize, failed: usize, errors: usize) -> Found {
+    let furthest = Furthest {
+        case: "route_groups".to_owned(),
+        output: "weights".to_owned(),
+        relative_l2: (failed == 0).then_some(1e-7),
     };
-    let cases = Found::Cases {
-        passed: 2,
-        failed: 0,
-        errors: 0,
-        problem: None,
+    let wrong = Wrong {
+        family: "route".to_owned(),
+        dtype: "f32".to_owned(),
+        case: "route_groups".to_owned(),
+        problem: "weights fail".to_owned(),
     };
-    let devices = vec![found(cases), found(Found::Error("no driver".to_owned()))];
-    let subject = Subject::Cases {
-        hash: "cd".to_owned(),
+    Found::Cases {
+        families: vec![Family {
+            family: "route".to_owned(),
+            dtype: "f32".to_owned(),
+            passed,
+            failed,
+            errors,
+            furthest: (passed + failed > 0).then_some(furthest),
+        }],
+        lacking: 2,
+        wrong: vec![wrong; failed + errors],
+    }
+}
+
+/// Results of demos, one for each way to end.
+fn demos() -> Found {
+    let ends: [fn(String) -> Shown; 4] = [Shown::Holds, Shown::Fails, Shown::Refused, Shown::Error];
+    let demos = ends.map(|end| Demo {
+        demo: "moe_layer".to_owned(),
+        seconds: 0.25,
+        result: end("why".to_owned()),
+    });
+    Found::Demos(Vec::from(demos))
+}
+
+/// Results of benchmarks: a right one, a wrong one, one that was refused and one that failed.
+fn benchmarks() -> Found {
+    let timed = |verified: bool| Timed {
+        benchmark: "moe".to_owned(),
+        sizes: "256 tokens".to_owned(),
+        variant: "unit".to_owned(),
+        verified,
+        error: verified.then_some(1e-7),
+        median_ms: verified.then_some(1.5),
+        rate: verified.then(|| Rate {
+            value: 2.5,
+            unit: "GFLOP/s".to_owned(),
+        }),
     };
-    Certificate::new(subject, Limits::default(), devices)
+    let reason = Reason {
+        benchmark: "decode".to_owned(),
+        reason: "no memory".to_owned(),
+    };
+    Found::Bench {
+        results: vec![timed(true), timed(false)],
+        refused: vec![reason.clone()],
+        failed: vec![reason],
+    }
+}
+
+/// A certificate with all parts but a model, of a device that has some right, one that can't be opened, and one that isn't there.
+pub(crate) fn of_programs() -> Certificate {
+    let found = vec![
+        (Section::Cases, cases(2, 1, 0)),
+        (Section::Demos, demos()),
+        (Section::Bench, benchmarks()),
+    ];
+    let mut shut = device("rocm:0", Vec::new());
+    (shut.error, shut.adapter) = (Some("no driver".to_owned()), None);
+    let broken = Found::Error("lost".to_owned());
+    let mut devices = vec![
+        device("flex", found),
+        shut.judged(),
+        device("cpu", vec![(Section::Cases, broken)]),
+    ];
+    devices[2].parts[0].seconds = None;
+    let subject = Subject {
+        model: None,
+        cases: Some(OfCases {
+            name: "the bundled cases".to_owned(),
+            files: 5,
+            hash: "cd".to_owned(),
+        }),
+        demos: vec!["moe_layer".to_owned()],
+        benchmarks: vec!["moe".to_owned(), "decode".to_owned()],
+    };
+    let absent = Absent {
+        device: "cuda".to_owned(),
+        machine: machine(),
+        reason: "no driver".to_owned(),
+    };
+    Certificate::new(subject, Limits::default(), vec![absent], devices)
 }
 
 fn text(certificate: &Certificate) -> Vec<u8> {
@@ -113,19 +213,31 @@ fn text(certificate: &Certificate) -> Vec<u8> {
 fn verdicts_follow_from_what_was_found() {
     assert_eq!(tested("flex", false).verdict, Verdict::Same);
     assert_eq!(tested("flex", true).verdict, Verdict::Apart);
-    let mut undecided = tested("flex", false).found;
+    let mut undecided = of_model(false);
     if let Found::Model { parts, .. } = &mut undecided {
         parts[4].distance.judged = 0;
     }
     assert_eq!(undecided.verdict(), Verdict::Undecided);
-    let cases = |failed, errors| Found::Cases {
-        passed: 1,
-        failed,
-        errors,
-        problem: None,
-    };
-    let of = [(0, 0), (1, 0), (1, 1)].map(|(failed, errors)| cases(failed, errors).verdict());
-    assert_eq!(of, [Verdict::Same, Verdict::Apart, Verdict::Failed]);
+    let of = [(1, 0, 0), (1, 1, 0), (1, 1, 1), (0, 0, 0)];
+    let of = of.map(|(passed, failed, errors)| cases(passed, failed, errors).verdict());
+    let expected = [
+        Verdict::Same,
+        Verdict::Apart,
+        Verdict::Failed,
+        Verdict::Undecided,
+    ];
+    assert_eq!(of, expected);
+    assert_eq!(demos().verdict(), Verdict::Failed);
+    assert_eq!(benchmarks().verdict(), Verdict::Failed);
+    // The worst part is the device's.
+    let parts = vec![
+        (Section::Model, undecided),
+        (Section::Cases, cases(1, 1, 0)),
+    ];
+    assert_eq!(device("flex", parts).verdict, Verdict::Apart);
+    assert_eq!(device("flex", Vec::new()).verdict, Verdict::Failed);
+    let verdicts = of_programs().devices.into_iter().map(|of| of.verdict);
+    assert_eq!(verdicts.collect::<Vec<_>>(), [Verdict::Failed; 3]);
 }
 
 #[test]
@@ -135,12 +247,39 @@ fn certificates_of_one_model_are_united() {
     let read = Certificate::parse("b.json", &text(&there)).unwrap();
     assert_eq!(read, there);
     let all = here.with(read, "b.json").unwrap();
-    let bits = all.devices.iter().map(|tested| match &tested.found {
-        Found::Model { parts, .. } => parts.iter().map(|part| part.bits_of_first).collect(),
-        _ => Vec::new(),
+    let bits = all.devices.iter().map(|tested| {
+        let (parts, ..) = tested.model().unwrap();
+        parts.iter().map(|part| part.bits_of_first).collect()
     });
     let bits: Vec<Vec<bool>> = bits.collect();
     assert_eq!(bits, [[true; 5], [true, true, false, false, false]]);
+}
+
+#[test]
+fn certificates_of_other_parts_complete_each_other() {
+    let mut here = certificate(vec![tested("flex", false)]);
+    let there = of_programs();
+    here.subject.cases = there.subject.cases.clone();
+    here.limits = there.limits;
+    let all = here.clone().with(there.clone(), "b.json").unwrap();
+    let sections = all.subject.sections();
+    let expected = [
+        Section::Model,
+        Section::Cases,
+        Section::Demos,
+        Section::Bench,
+    ];
+    assert_eq!(sections, expected);
+    assert_eq!((all.devices.len(), all.absent.len()), (4, 1));
+    let without = |gaps: &[String]| gaps.iter().any(|gap| gap.starts_with("bench: nothing"));
+    assert!(without(&here.gaps) && !without(&all.gaps));
+    let lacking = "flex: cases in a type that the device lacks did not run";
+    assert!(all.gaps.iter().any(|gap| gap == lacking), "{:?}", all.gaps);
+    let mut other = there;
+    other.subject.cases.as_mut().unwrap().hash = "ef".to_owned();
+    let error = here.with(other, "b.json").unwrap_err().to_string();
+    let said = "b.json: expected the hash of cases cd, got ef";
+    assert_eq!(error, said);
 }
 
 #[test]
@@ -154,28 +293,25 @@ fn other_models_versions_and_files_are_refused() {
         error.to_string()
     };
     let said = refused(|other| {
-        if let Subject::Model { hash, .. } = &mut other.subject {
-            *hash = "ff".to_owned();
-        }
+        other.subject.model.as_mut().unwrap().hash = "ff".to_owned();
     });
     assert_eq!(said, "b.json: expected the hash ab, got ff");
     let said = refused(|other| {
-        if let Subject::Model { tokens, .. } = &mut other.subject {
-            tokens.pop();
-        }
+        other.subject.model.as_mut().unwrap().tokens.pop();
     });
     assert!(said.contains("the tokens [1, 2, 3]"), "{said}");
     let said = refused(|other| other.program.version = "0".to_owned());
     assert!(said.contains("the program's version"), "{said}");
-    let said = refused(|other| other.subject = of_cases().subject);
-    assert!(said.contains("got the bundled cases"), "{said}");
+    let said = refused(|other| other.subject = of_programs().subject);
+    let parts = "expected one of the parts model, got cases, demos, bench";
+    assert!(said.ends_with(parts), "{said}");
 
     let mut value = serde_json::to_value(&here).unwrap();
-    value["version"] = 2.into();
+    value["version"] = 1.into();
     let parse = |value: &Value| Certificate::parse("b.json", value.to_string().as_bytes());
     let error = parse(&value).unwrap_err();
-    assert_eq!(error.to_string(), "b.json: expected version 1, got 2");
-    value["version"] = 1.into();
+    assert_eq!(error.to_string(), "b.json: expected version 2, got 1");
+    value["version"] = 2.into();
     value["more"] = true.into();
     for bytes in [value.to_string(), "{}".to_owned(), "x".to_owned()] {
         let error = Certificate::parse("b.json", bytes.as_bytes()).unwrap_err();
@@ -248,8 +384,9 @@ fn fits(schema: &Value, root: &Value, value: &Value) -> Result<(), String> {
 fn certificates_follow_the_committed_schema() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/certificate.schema.json");
     let schema: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let of_model = certificate(vec![tested("flex", false), tested("cpu", true)]);
-    for certificate in [of_cases(), of_model] {
+    let mut of_model = certificate(vec![tested("flex", false), tested("cpu", true)]);
+    of_model.subject.cases = of_programs().subject.cases;
+    for certificate in [of_programs(), of_model] {
         let value = serde_json::to_value(&certificate).unwrap();
         assert_eq!(fits(&schema, &schema, &value), Ok(()));
         let read = Certificate::parse("a.json", &text(&certificate)).unwrap();
