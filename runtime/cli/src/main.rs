@@ -9,6 +9,7 @@ mod bundled;
 mod certificate;
 mod chart;
 mod chat;
+mod child;
 mod compare;
 mod config;
 mod convert;

@@ -94,6 +94,7 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         "validate --devices flex --parts demos --cases x",
         "validate --devices flex --bundled --parts cases",
         "validate --devices flex --parts whales",
+        "validate --devices flex --parts bench --emulated x",
         "validate --model x --bundled",
         "validate --bundled merge x y",
         "validate merge x",

@@ -200,3 +200,47 @@ fn a_wrong_case_of_a_folder_is_named_by_family_and_case() {
     let named = "the first is attention in f32: attention_causal: ";
     assert!(said.contains(named), "{said}");
 }
+
+#[test]
+fn cards_in_software_need_their_drivers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let none = folder.path().join("none");
+    for place in [folder.path(), &none] {
+        let output = validate(&["--devices", "flex", "--emulated", text(place)]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr);
+        if cfg!(any(feature = "cuda", feature = "rocm")) {
+            assert!(
+                said.contains("expected drivers of cards in software in "),
+                "{said}"
+            );
+            assert!(said.contains("cargo build -p moebius-emulator"), "{said}");
+        } else {
+            assert!(said.contains("not part of this build"), "{said}");
+        }
+    }
+}
+
+/// Drivers that aren't any: the processes of the cards end without a device, which are cards in software that failed, and no devices.
+#[test]
+#[cfg(all(unix, feature = "cuda"))]
+fn a_card_in_software_that_does_not_start_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("libcuda.so.1"), "").expect("written");
+    let cases = folder.path().join("cases");
+    fs::create_dir(&cases).expect("made");
+    let name = "route_sigmoid.safetensors";
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    fs::copy(case.join(name), cases.join(name)).expect("copied");
+    let of = ["--devices", "flex", "--cases", text(&cases), "--json"];
+    let output = validate(&[&of[..], &["--emulated", text(folder.path())]].concat());
+    let found = object(&output);
+    assert_eq!(output.status.code(), Some(2), "{found}");
+    let devices = found["devices"].as_array().expect("a list");
+    assert_eq!(devices.len(), 2, "{found}");
+    assert_eq!(devices[0]["emulated"], false);
+    assert_eq!(devices[1]["device"], "cuda:0");
+    assert_eq!(devices[1]["emulated"], true);
+    assert_eq!(devices[1]["verdict"], "failed");
+    assert!(devices[1]["error"].is_string(), "{found}");
+}

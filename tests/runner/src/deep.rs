@@ -350,6 +350,22 @@ pub(crate) fn lost_device(places: &Places, drivers: &Path) -> Deep {
     Deep::new(job, "serve", 150.0)
 }
 
+/// A certificate of the emulated cards, whose drivers are in the folder `drivers`, beside `flex`.
+pub(crate) fn certified_cards(places: &Places, drivers: &Path) -> Deep {
+    let (moebius, folder) = (places.moebius(), text(drivers));
+    let arguments = [
+        "validate",
+        "--bundled",
+        "--devices",
+        "flex",
+        "--emulated",
+        &folder,
+    ];
+    let job = Job::new("a certificate of emulated cards", &[&moebius]).arguments(&arguments);
+    let job = job.depending_on([&moebius, &text(&drivers.join("libcuda.so"))]);
+    Deep::new(job, "validate", 400.0)
+}
+
 /// Checks of the tests' build of the server from outside.
 fn from_outside(places: &Places, name: &str, arguments: &[&str]) -> Job {
     let moebius = places.moebius();

@@ -22,9 +22,15 @@ pub(crate) struct ValidateArgs {
     /// Folder with case files in place of the bundled cases.
     #[arg(long, value_name = "DIR")]
     pub(crate) cases: Option<PathBuf>,
+    /// Folder with drivers of cards in software, which run beside the devices, or with the project's build of them (target/debug).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) emulated: Option<PathBuf>,
     /// Folder for report.json, report.md and report.html; made where it is missing.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Certify this process's devices and write no files; `validate` starts itself so.
+    #[arg(long, hide = true)]
+    pub(crate) here: bool,
 }
 
 /// What `validate` does with certificates and devices beside making a certificate.
@@ -101,6 +107,7 @@ Examples:
   moebius validate --bundled --out certificate       and the model inside this program, part by part
   moebius validate --parts cases,demos,bench         and the demos, and benchmarks that are verified and timed
   moebius validate --model SmolLM2 --devices flex,wgpu --out here
+  moebius validate --emulated target/debug           and NVIDIA's and AMD's cards in software
   moebius validate merge here/report.json there/report.json --out both
   moebius validate compare --model OLMoE --devices cpu,cuda:0 --per-layer
 

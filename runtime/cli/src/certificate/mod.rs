@@ -147,6 +147,8 @@ pub(crate) struct Tested {
     /// Name and version of the driver, if the system tells.
     pub(crate) driver: Option<String>,
     pub(crate) machine: Machine,
+    /// Whether the device is a card in software: drivers that run its kernels on the processor.
+    pub(crate) emulated: bool,
     /// The worst verdict on a part.
     pub(crate) verdict: Verdict,
     /// Why the device computed nothing; `None` if it could be opened.
@@ -179,6 +181,12 @@ pub(crate) struct Done {
 }
 
 impl Tested {
+    /// Name of the device, with a mark for a card in software.
+    pub(crate) fn name(&self) -> String {
+        let mark = if self.emulated { ", emulated" } else { "" };
+        format!("{}{mark}", self.device)
+    }
+
     /// This device with the verdict that follows from its error and its parts.
     pub(crate) fn judged(mut self) -> Self {
         let worst = self.parts.iter().map(|part| part.verdict).max();
@@ -399,12 +407,17 @@ impl Certificate {
         for tested in &self.devices {
             for done in &tested.parts {
                 if let Found::Cases { lacking: 1.., .. } = done.found {
-                    let device = &tested.device;
+                    let device = tested.name();
                     gaps.push(format!(
                         "{device}: cases in a type that the device lacks did not run"
                     ));
                 }
             }
+        }
+        if self.devices.iter().any(|tested| tested.emulated) {
+            let emulated = "emulated: drivers in software run CUDA C++ and HIP C++ on the processor, which says nothing about the cards' own arithmetic, \
+                drivers and speed; Metal's language has such a driver in the tests alone";
+            gaps.push(emulated.to_owned());
         }
         gaps
     }

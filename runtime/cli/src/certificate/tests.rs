@@ -70,6 +70,7 @@ pub(crate) fn device(name: &str, found: Vec<(Section, Found)>) -> Tested {
         adapter: Some("a <card> | b".to_owned()),
         driver: None,
         machine: machine(),
+        emulated: false,
         verdict: Verdict::Failed,
         error: None,
         parts: parts.collect(),

@@ -9,9 +9,9 @@ use moebius::discover_on;
 use moebius_device::{Capability, Device, Found, OpenError, probe};
 
 use super::check::{Check, State};
-use super::child::{self, Answer};
 use super::fix;
 use crate::bundled;
+use crate::child::{self, Answer};
 use crate::devices::{bytes, features, memory};
 use crate::error::CliError;
 use crate::process;

@@ -1,7 +1,6 @@
 //! `moebius doctor`.
 
 mod check;
-mod child;
 mod device;
 mod fix;
 mod house;

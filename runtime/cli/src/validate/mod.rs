@@ -2,6 +2,7 @@
 
 mod cases;
 mod compare;
+mod emulated;
 mod model;
 mod pages;
 mod programs;
@@ -26,6 +27,7 @@ use crate::process;
 use crate::resolve::resolve;
 use crate::screen::{BAD, DIM, GOOD, Outcome, Screen, Table};
 use cases::Cases;
+use emulated::Drivers;
 use model::Work;
 
 /// Runs `moebius validate`.
@@ -35,25 +37,28 @@ pub(crate) fn run(args: &ValidateArgs, screen: &mut Screen) -> Result<Outcome, C
         Some(ValidateCommand::Compare(compare)) => compare::run(compare, screen),
         None => {
             let certificate = certified(args, screen)?;
-            finish(&certificate, args.out.as_deref(), screen)
+            let out = args.out.as_deref().filter(|_| !args.here);
+            finish(&certificate, out, screen)
         }
     }
 }
 
-/// Certifies the devices.
+/// Certifies the devices, and cards in software where they are asked for.
 fn certified(args: &ValidateArgs, screen: &Screen) -> Result<Certificate, CliError> {
     let parts = asked(args)?;
+    // Before anything else, so that drivers that are missing are an error before the work.
+    let emulated = args.emulated.as_deref().filter(|_| !args.here);
+    let drivers = emulated.map(Drivers::find).transpose()?;
     let (devices, absent) = named(&args.of.devices, screen)?;
     let plan = Plan::new(args, parts, screen)?;
     let devices = devices.into_iter();
     let devices = devices.map(|device| tested(device, &plan, screen));
     let devices = devices.collect();
-    Ok(Certificate::new(
-        plan.subject(),
-        plan.limits,
-        absent,
-        devices,
-    ))
+    let certificate = Certificate::new(plan.subject(), plan.limits, absent, devices);
+    match drivers {
+        Some(drivers) => drivers.certify(args, certificate, screen),
+        None => Ok(certificate),
+    }
 }
 
 /// The parts that are asked for, in their order.
@@ -85,6 +90,9 @@ fn asked(args: &ValidateArgs) -> Result<Vec<Section>, CliError> {
     } else if args.cases.is_some() && !parts.contains(&Section::Cases) {
         let hint = "add `cases` to --parts";
         ("--cases has no effect without its part", hint)
+    } else if args.emulated.is_some() && parts == [Section::Bench] {
+        let hint = "add another part to --parts";
+        ("--emulated has no effect on benchmarks alone", hint)
     } else {
         return Ok(parts);
     };
@@ -256,6 +264,7 @@ fn tested(name: Device, plan: &Plan, screen: &Screen) -> Tested {
         adapter: capability.as_ref().map(|of| of.name.clone()),
         driver: capability.and_then(|of| of.driver),
         machine: machine(),
+        emulated: false,
         verdict: Verdict::Failed,
         error,
         parts,

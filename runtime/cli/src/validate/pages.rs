@@ -36,16 +36,22 @@ pub(super) fn verdict(certificate: &Certificate) -> String {
     let others: Vec<String> = [Verdict::Failed, Verdict::Apart, Verdict::Undecided]
         .into_iter()
         .flat_map(with)
-        .map(|tested| format!("{}: {}", tested.device, faults(tested)))
+        .map(|tested| format!("{}: {}", tested.name(), faults(tested)))
         .collect();
-    let same = with(Verdict::Same).count();
+    // A card in software never counts as a device.
+    let [real, emulated] = [false, true].map(|emulated| {
+        let same = with(Verdict::Same).filter(|of| of.emulated == emulated);
+        let all = devices.iter().filter(|of| of.emulated == emulated);
+        (same.count(), all.count())
+    });
     let parts = certificate.subject.sections().into_iter();
     let right: Vec<&str> = parts.map(right).collect();
-    let right = format!(
-        "{} on {same} of {} devices",
-        right.join(", "),
-        devices.len()
-    );
+    let (same, all) = real;
+    let right = format!("{} on {same} of {all} devices", right.join(", "));
+    let right = match emulated {
+        (_, 0) => right,
+        (same, all) => format!("{right}, and on {same} of {all} cards in software"),
+    };
     if others.is_empty() {
         right
     } else {
@@ -80,7 +86,7 @@ pub(super) fn rows(tested: &Tested) -> Vec<([String; 9], Verdict)> {
     let machine = &tested.machine;
     let row = |part: String, [seconds, memory, furthest, bits, answer]: [String; 5]| {
         [
-            tested.device.clone(),
+            tested.name(),
             tested.adapter.clone().unwrap_or_else(none),
             format!("{}, {} processors", machine.system, machine.processors),
             part,
@@ -343,7 +349,7 @@ fn grids(certificate: &Certificate) -> (Grid, Vec<(String, Grid)>) {
     };
     let parts = devices.flat_map(|tested| {
         tested.parts.iter().filter_map(move |done| {
-            let name = format!("{}, {}", tested.device, done.part.name());
+            let name = format!("{}, {}", tested.name(), done.part.name());
             Some((name, details(&done.found)?))
         })
     });
@@ -496,8 +502,8 @@ fn chart(certificate: &Certificate) -> String {
             }
         }
         let name = match &tested.adapter {
-            Some(adapter) => format!("{} ({adapter})", tested.device),
-            None => tested.device.clone(),
+            Some(adapter) => format!("{} ({adapter})", tested.name()),
+            None => tested.name(),
         };
         (!points.is_empty()).then_some(Series { name, points })
     });

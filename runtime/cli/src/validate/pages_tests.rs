@@ -41,6 +41,19 @@ fn tables_hold_whatever_names_are() {
 }
 
 #[test]
+fn cards_in_software_are_marked_and_never_counted_as_devices() {
+    let mut devices = vec![tested("flex", false), tested("cuda:0", false)];
+    devices[1].emulated = true;
+    let certificate = certificate(devices);
+    let said = "the same answer on 1 of 1 devices, and on 1 of 1 cards in software";
+    assert_eq!(verdict(&certificate), said);
+    for text in [markdown(&certificate), html(&certificate)] {
+        assert!(text.contains("cuda:0, emulated"), "{text}");
+        assert!(text.contains("emulated: drivers in software"), "{text}");
+    }
+}
+
+#[test]
 fn parts_that_check_themselves_and_gaps_are_told() {
     let certificate = of_programs();
     let said = verdict(&certificate);

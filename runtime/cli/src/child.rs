@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 /// What a child wrote, and how it ended.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     /// Its standard output.
-    pub(super) output: String,
+    pub(crate) output: String,
     /// How it ended and the last that it said, if it ended by a signal, with another status than 0, or because its time was over.
-    pub(super) failure: Option<String>,
+    pub(crate) failure: Option<String>,
 }
 
 /// Runs a command for at most `longest`, with nothing on its standard input.
 ///
 /// # Errors
 /// The system's error for a command that can't be started or waited for.
-pub(super) fn run(mut command: Command, longest: Duration) -> io::Result<Answer> {
+pub(crate) fn run(mut command: Command, longest: Duration) -> io::Result<Answer> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
