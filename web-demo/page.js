@@ -40,7 +40,7 @@ function setState(state) {
   root.dataset.state = state;
   if (state === 'checking' || state === 'loading') delete root.dataset.accepted;
   byId('status').textContent = STATUS[state];
-  byId('check-again').disabled = state !== 'ready' && state !== 'failed';
+  for (const id of ['check-again', 'certificate']) byId(id).disabled = state !== 'ready' && state !== 'failed';
   showGates();
   if (['ready', 'failed', 'unsupported', 'lost'].includes(state)) settle(summary());
 }
@@ -130,6 +130,11 @@ client.addEventListener('lost', ({ detail }) => {
 byId('check-again').addEventListener('click', () => {
   byId('check-title').focus({ preventScroll: true });
   runCheck();
+});
+byId('certificate').addEventListener('click', async () => {
+  // Loaded on request, since few visitors want one.
+  const { certify } = await import('./certificate.js');
+  await certify(client, report);
 });
 byId('go-on').addEventListener('click', () => {
   root.dataset.accepted = 'true';

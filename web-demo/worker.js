@@ -107,6 +107,19 @@ const operations = {
     return text.generate({ ...options, signal, onToken: progress });
   },
 
+  // What the page's own model computes for a text, part by part.
+  async textCompute({ ids }) {
+    const model = await TextModel.load(opened(), await shipped());
+    try {
+      const started = performance.now();
+      const computed = await model.compute(Uint32Array.from(ids));
+      const milliseconds = performance.now() - started;
+      return { ...computed, milliseconds, inUse: (await opened().memory()).inUse };
+    } finally {
+      drop(model);
+    }
+  },
+
   async memory() {
     return opened().memory();
   },

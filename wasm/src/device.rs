@@ -191,6 +191,7 @@ async fn report(opened: &Opened, preference: PowerPreference) -> JsValue {
         .with("limits", limits(capability))
         .with("features", features(&adapter))
         .with("runs", runs(capability))
+        .with("kernels", moebius_shaders::FINGERPRINT)
         .into()
 }
 

@@ -56,6 +56,8 @@ export interface DeviceReport {
   features: string[];
   /** Kernel for each kind of work on this device; if there is none, `kernel` is null and `reason` says why. */
   runs: { what: string; kernel: string | null; reason: string | null }[];
+  /** Fingerprint of the kernels' sources, by which results of the same ones are known. */
+  kernels: string;
 }
 
 export interface DeviceLoss {
@@ -422,6 +424,19 @@ export interface TextToken {
    * experts, layer by layer, the best first.
    */
   experts: Uint32Array | null;
+}
+
+/** What a model computes for T tokens, row by row; H is its width, V its vocabulary. */
+export interface ComputedText {
+  /**
+   * x [T, H] of the embeddings, then of each layer after its attention or convolution and after its experts or dense
+   * network.
+   */
+  states: Float32Array[];
+  /** For each layer with experts: the router's logits [T, experts], and the chosen experts [T, topK], best first. */
+  routers: { logits: Float32Array; experts: Uint32Array }[];
+  /** Logits of the next tokens [T, V]. */
+  head: Float32Array;
 }
 
 export interface GeneratedText {

@@ -13,7 +13,7 @@ import { Lab } from './lab.mjs';
 const GROUPS = {
   size: ['size'],
   package: ['types', 'npm', 'cases', 'errors', 'layers', 'attention', 'training', 'text', 'lifetime'],
-  page: ['page', 'page-sections', 'page-text', 'page-folder', 'page-trouble', 'page-served'],
+  page: ['page', 'page-sections', 'page-text', 'page-folder', 'page-trouble', 'page-certificate', 'page-served'],
   deno: ['deno'],
   real: ['text-real'],
 };

@@ -244,3 +244,60 @@ fn a_card_in_software_that_does_not_start_is_named() {
     assert_eq!(devices[1]["verdict"], "failed");
     assert!(devices[1]["error"].is_string(), "{found}");
 }
+
+/// The header of a safetensors file, and its data as words.
+fn read(bytes: &[u8]) -> (&[u8], Vec<u32>) {
+    let (length, rest) = bytes.split_at(8);
+    let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
+    let (header, data) = rest.split_at(length as usize);
+    let words = data.as_chunks::<4>().0.iter();
+    (
+        header,
+        words.map(|word| u32::from_le_bytes(*word)).collect(),
+    )
+}
+
+#[test]
+fn the_page_has_the_commands_reference() {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shipped");
+    let file = shipped.join("reference.case.safetensors");
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = folder.path().join("reference.safetensors");
+    let output = validate(&["reference", text(&written)]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let now = fs::read(&written).expect("written");
+    if std::env::var_os("MOEBIUS_BLESS").is_some() {
+        fs::write(&file, &now).expect("written");
+    }
+    let committed = fs::read(&file).expect("MOEBIUS_BLESS=1 writes the file");
+    let [(header, now), (kept, committed)] = [read(&now), read(&committed)];
+    assert_eq!(
+        String::from_utf8_lossy(header),
+        String::from_utf8_lossy(kept)
+    );
+    assert_eq!(now.len(), committed.len());
+    // Another machine's exponential may differ in the last place of f64, which rarely changes a number in f32.
+    let near = |(now, kept): (&u32, &u32)| {
+        let [x, y] = [*now, *kept].map(f32::from_bits);
+        // Numbers of experts, which are no floats and would be tiny ones, must be equal.
+        let float = (now | kept) >= 1 << 23;
+        now == kept || (float && (x - y).abs() <= 1e-6 * y.abs().max(1e-3))
+    };
+    assert!(
+        now.iter().zip(&committed).all(near),
+        "MOEBIUS_BLESS=1 writes the file anew"
+    );
+    // The text is that of the case that transformers computed.
+    let header: Value = serde_json::from_slice(header).expect("JSON");
+    let described = header["__metadata__"]["certificate"].as_str();
+    let described: Value = serde_json::from_str(described.expect("a text")).expect("JSON");
+    let case = moebius_weights::Reader::open(&shipped.join("logits.case.safetensors"));
+    let case = case.expect("a case");
+    let tokens = case.read("in.tokens").expect("tokens");
+    let (tokens, _) = tokens.as_chunks::<4>();
+    let tokens: Vec<u32> = tokens
+        .iter()
+        .map(|word| u32::from_le_bytes(*word))
+        .collect();
+    assert_eq!(described["subject"]["tokens"], serde_json::json!(tokens));
+}

@@ -1,5 +1,6 @@
 //! Published language models for JavaScript, which generate text.
 
+mod computed;
 mod files;
 mod generate;
 mod words;
@@ -17,7 +18,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
 use crate::failure::{Code, Failure};
-use crate::objects::{Options, Record, list};
+use crate::objects::{Options, Record, list, whole};
 use crate::work::{Gpu, Held, Signal, promise};
 use words::Words;
 
@@ -117,6 +118,18 @@ impl TextModel {
     ) -> Promise {
         let writer = self.held.get();
         promise(async move { generate::generate(writer?, options).await })
+    }
+
+    /// Computes a text's tokens in one pass, and returns what each part of the model gives for them, as `moebius validate` compares it.
+    ///
+    /// Rejects with the code 'shape' for no tokens, and for tokens that aren't in the vocabulary.
+    #[wasm_bindgen(unchecked_return_type = "Promise<ComputedText>")]
+    pub fn compute(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "Uint32Array")] ids: JsValue,
+    ) -> Promise {
+        let writer = self.held.get();
+        promise(async move { computed::compute(writer?, whole("ids", &ids)?).await })
     }
 
     /// Releases the model's memory; later calls fail with the code 'disposed'.

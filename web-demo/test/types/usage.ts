@@ -92,6 +92,10 @@ await TextModel.load(device, [new Uint8Array(1)]);
 await TextModel.load(device, {}, { precision: 'int4' });
 // @ts-expect-error a message has a role
 await writer.generate({ messages: [{ content: 'a' }] });
+const { states, routers, head } = await writer.compute(new Uint32Array([1, 2]));
+const firstExpert: number = routers[0].experts[0] + states[0].length + head.length;
+// @ts-expect-error tokens are numbers of the vocabulary
+await writer.compute('a');
 writer.dispose();
 
 const onProgress = (done: number, of: number): void => void (done / of);
@@ -125,4 +129,4 @@ export const used = {
   capacity,
 };
 export const more = { balance, held, product, loss, accuracy, classes, probabilities, parameters, measured, told };
-export const last = { attended, family, layersOfExperts, chat, text, ids, tokensPerSecond };
+export const last = { attended, family, layersOfExperts, firstExpert, chat, text, ids, tokensPerSecond };

@@ -35,6 +35,7 @@ pub(crate) use serve::ServeArgs;
 pub(crate) use train::{TrainArgs, UpcycleArgs};
 pub(crate) use validate::{
     AnswerArgs, Devices, ValidateArgs, ValidateCommand, ValidateCompareArgs, ValidateMergeArgs,
+    ValidateReferenceArgs,
 };
 
 /// One kernel source, every accelerator: mixture of experts and FP8

@@ -43,6 +43,8 @@ pub(crate) enum ValidateCommand {
     Merge(ValidateMergeArgs),
     /// Name the part of a model where devices part from the first, without a reference.
     Compare(ValidateCompareArgs),
+    /// Write what the model inside this program should compute, with which the demo page compares.
+    Reference(ValidateReferenceArgs),
 }
 
 /// Devices, and what they compute.
@@ -81,6 +83,14 @@ pub(crate) struct ValidateCompareArgs {
     /// Show every part of every layer.
     #[arg(long)]
     pub(crate) per_layer: bool,
+}
+
+/// `validate reference`.
+#[derive(Debug, Args)]
+pub(crate) struct ValidateReferenceArgs {
+    /// File in safetensors, which is replaced where it is there.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 /// Which devices.

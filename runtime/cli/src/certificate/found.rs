@@ -24,6 +24,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Found {
     /// The parts of the model, against the reference.
     Model {
+        oracle: Oracle,
         parts: Vec<Measured>,
         /// The first part that isn't within the limits.
         parting: Option<Place>,
@@ -52,6 +53,16 @@ pub(crate) enum Found {
     Error(String),
 }
 
+/// What a model is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Oracle {
+    /// What a decoder in f64 of the same program computes.
+    Reference,
+    /// What that decoder computed, rounded to f32, in a file of `validate reference`: the demo page has no room for the decoder.
+    Committed,
+}
+
 /// A part of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,7 +76,7 @@ pub(crate) struct Place {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measured {
     pub(crate) distance: Distance,
-    /// Hash of the bits of all values in f32 (BLAKE3).
+    /// Hash of the bits of all values in f32 (SHA-256).
     pub(crate) hash: String,
     /// Whether these are the bits of the first device.
     pub(crate) bits_of_first: bool,

@@ -3,6 +3,7 @@
 //! JSON.
 
 mod found;
+mod hash;
 
 use clap::ValueEnum;
 use moebius_model::computation::{Greedy, Limits};
@@ -10,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use found::{
-    Demo, Family, Found, Furthest, Measured, Place, Rate, Reason, Shown, Timed, Verdict, Wrong,
+    Demo, Family, Found, Furthest, Measured, Oracle, Place, Rate, Reason, Shown, Timed, Verdict,
+    Wrong,
 };
+pub(crate) use hash::Hash;
 
 /// What a certificate's file says it is.
 pub(crate) const FORMAT: &str = "moebius-certificate";
@@ -108,7 +111,7 @@ pub(crate) struct OfModel {
     /// Path of the model, or the name of the bundled one.
     pub(crate) name: String,
     pub(crate) family: String,
-    /// Hash of the description and of all values of the weights, whatever files they come from (BLAKE3).
+    /// Hash of the description and of all values of the weights, whatever files they come from (SHA-256).
     pub(crate) hash: String,
     pub(crate) tokens: Vec<u32>,
 }
@@ -121,7 +124,7 @@ pub(crate) struct OfCases {
     pub(crate) name: String,
     /// Number of files.
     pub(crate) files: usize,
-    /// Hash of the names and the bytes of all files (BLAKE3).
+    /// Hash of the names and the bytes of all files (SHA-256).
     pub(crate) hash: String,
 }
 
@@ -140,11 +143,11 @@ pub(crate) struct Absent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tested {
-    /// Name of the device on the command line.
+    /// Name of the device on the command line, or `webgpu` in a browser.
     pub(crate) device: String,
     /// Name of the adapter; `None` if the device can't be asked.
     pub(crate) adapter: Option<String>,
-    /// Name and version of the driver, if the system tells.
+    /// Name and version of the driver, if the system tells; in a browser, what it says of itself.
     pub(crate) driver: Option<String>,
     pub(crate) machine: Machine,
     /// Whether the device is a card in software: drivers that run its kernels on the processor.
@@ -204,6 +207,7 @@ impl Tested {
                 parts,
                 parting,
                 greedy,
+                ..
             } => Some((&parts[..], parting, greedy)),
             _ => None,
         })
@@ -406,11 +410,18 @@ impl Certificate {
         ];
         for tested in &self.devices {
             for done in &tested.parts {
-                if let Found::Cases { lacking: 1.., .. } = done.found {
-                    let device = tested.name();
-                    gaps.push(format!(
+                let device = tested.name();
+                match done.found {
+                    Found::Cases { lacking: 1.., .. } => gaps.push(format!(
                         "{device}: cases in a type that the device lacks did not run"
-                    ));
+                    )),
+                    Found::Model {
+                        oracle: Oracle::Committed,
+                        ..
+                    } => gaps.push(format!(
+                        "{device}: compared by the page with the reference's values rounded to f32, from a file that `moebius validate reference` wrote"
+                    )),
+                    _ => {}
                 }
             }
         }

@@ -1,5 +1,6 @@
 use super::*;
 use moebius_model::computation::{Distance, Flip, Part};
+use serde_json::json;
 use std::path::Path;
 
 /// A distance of a part, with one flip where it is a router.
@@ -45,6 +46,7 @@ fn of_model(apart: bool) -> Found {
         distance,
     });
     Found::Model {
+        oracle: Oracle::Reference,
         parts: parts.collect(),
         parting: apart.then_some(place),
         greedy: apart.then_some(Greedy {
@@ -283,6 +285,79 @@ fn certificates_of_other_parts_complete_each_other() {
     assert_eq!(error, said);
 }
 
+/// A certificate as the demo page writes one, of the same model as [`certificate`] has.
+fn of_a_page() -> Value {
+    let distance = json!({
+        "layer": null, "part": "head", "judged": 3, "relative_l2": 2e-7, "ulps": 3, "flips": []
+    });
+    let model = json!({
+        "oracle": "committed",
+        "parts": [{ "distance": distance, "hash": "Some(0.25)", "bits_of_first": true }],
+        "parting": null,
+        "greedy": null,
+    });
+    let families = json!([{
+        "family": "route", "dtype": "f32", "passed": 1, "failed": 0, "errors": 0,
+        "furthest": { "case": "route_groups", "output": "weights", "relative_l2": 0 },
+    }]);
+    let cases = json!({ "families": families, "lacking": 1, "wrong": [] });
+    let certificate = certificate(Vec::new());
+    json!({
+        "format": FORMAT,
+        "version": VERSION,
+        "program": certificate.program,
+        "subject": {
+            "model": certificate.subject.model,
+            "cases": { "name": "the bundled cases", "files": 2, "hash": "cd" },
+            "demos": [],
+            "benchmarks": [],
+        },
+        "limits": certificate.limits,
+        "gaps": ["of the page"],
+        "absent": [],
+        "devices": [{
+            "device": "webgpu",
+            "adapter": "apple metal-3 (GPU)",
+            "driver": "Mozilla/5.0",
+            "machine": { "system": "MacIntel, in a browser", "processors": 8 },
+            "emulated": false,
+            "verdict": "same",
+            "error": null,
+            "parts": [
+                { "part": "model", "seconds": 1, "memory_bytes": 4096, "verdict": "same", "found": { "model": model } },
+                { "part": "cases", "seconds": 2.5, "memory_bytes": null, "verdict": "same", "found": { "cases": cases } },
+            ],
+        }],
+    })
+}
+
+#[test]
+fn a_pages_certificate_is_united_with_the_commands() {
+    let page = of_a_page();
+    assert_eq!(fits(&schema(), &schema(), &page), Ok(()));
+    let page = Certificate::parse("page.json", page.to_string().as_bytes()).unwrap();
+    let here = certificate(vec![tested("flex", false)]);
+    let all = here.with(page, "page.json").unwrap();
+    let names = all.devices.iter().map(|of| of.device.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["flex", "webgpu"]);
+    let said = "webgpu: compared by the page with the reference's values";
+    assert!(
+        all.gaps.iter().any(|gap| gap.starts_with(said)),
+        "{:?}",
+        all.gaps
+    );
+    assert!(all.gaps.iter().all(|gap| gap != "of the page"));
+}
+
+#[test]
+fn hashes_are_those_that_browsers_compute() {
+    let mut hash = Hash::new();
+    hash.add(b"abc");
+    // FIPS 180-2, appendix B.1.
+    let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    assert_eq!(hash.digits(), known);
+}
+
 #[test]
 fn other_models_versions_and_files_are_refused() {
     let here = certificate(vec![tested("flex", false)]);
@@ -381,10 +456,15 @@ fn fits(schema: &Value, root: &Value, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
+/// The committed schema.
+fn schema() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/certificate.schema.json");
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
 #[test]
 fn certificates_follow_the_committed_schema() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/certificate.schema.json");
-    let schema: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let schema = schema();
     let mut of_model = certificate(vec![tested("flex", false), tested("cpu", true)]);
     of_model.subject.cases = of_programs().subject.cases;
     for certificate in [of_programs(), of_model] {

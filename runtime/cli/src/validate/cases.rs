@@ -9,7 +9,7 @@ use moebius_cases::{CaseError, CaseFile};
 use moebius_device::Device;
 
 use crate::bundled;
-use crate::certificate::{Family, Found, Furthest, OfCases, Wrong};
+use crate::certificate::{Family, Found, Furthest, Hash, OfCases, Wrong};
 use crate::error::CliError;
 use crate::report::{FileReport, FileVerdict, MODEL_CASE, Report};
 use crate::screen::Screen;
@@ -30,9 +30,10 @@ impl Cases {
     /// # Errors
     /// [`CliError::ReadFile`] for what can't be read, and [`CliError::Usage`] for a folder without case files.
     pub(super) fn read(folder: Option<&Path>) -> Result<Self, CliError> {
-        let mut hasher = blake3::Hasher::new();
+        let mut hash = Hash::new();
         let mut add = |name: &str, bytes: &[u8]| {
-            hasher.update(name.as_bytes()).update(bytes);
+            hash.add(name.as_bytes());
+            hash.add(bytes);
         };
         let files = folder.map(listed).transpose()?;
         let count = match &files {
@@ -57,7 +58,7 @@ impl Cases {
         let subject = OfCases {
             name,
             files: count,
-            hash: hasher.finalize().to_hex().to_string(),
+            hash: hash.digits(),
         };
         Ok(Self { files, subject })
     }

@@ -6,6 +6,7 @@ mod emulated;
 mod model;
 mod pages;
 mod programs;
+mod reference;
 
 use std::fs;
 use std::path::Path;
@@ -35,6 +36,7 @@ pub(crate) fn run(args: &ValidateArgs, screen: &mut Screen) -> Result<Outcome, C
     match &args.what {
         Some(ValidateCommand::Merge(merge)) => merged(merge, screen),
         Some(ValidateCommand::Compare(compare)) => compare::run(compare, screen),
+        Some(ValidateCommand::Reference(reference)) => reference::run(reference, screen),
         None => {
             let certificate = certified(args, screen)?;
             let out = args.out.as_deref().filter(|_| !args.here);

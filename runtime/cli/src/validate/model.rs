@@ -9,7 +9,7 @@ use moebius_model::decoder::{Place as WeightPlace, Values};
 use moebius_model::load::{FileValues, LoadOptions};
 
 use crate::args::AnswerArgs;
-use crate::certificate::{Found, Measured, OfModel, Place};
+use crate::certificate::{Found, Hash, Measured, OfModel, Oracle, Place};
 use crate::error::CliError;
 use crate::published::{Source, shown};
 use crate::screen::Screen;
@@ -17,6 +17,10 @@ use crate::screen::Screen;
 /// The text that a model reads where none is given.
 const TEXT: &str = "Call me Ishmael. Some years ago, never mind how long precisely, having little or no money in my purse, and nothing \
     particular to interest me on shore, I thought I would sail about a little and see the watery part of the world.";
+
+/// The text that the bundled model reads, shorter, because a page loads what the model should compute for it (`validate reference`).
+const BUNDLED_TEXT: &str =
+    "Call me Ishmael. Some years ago the whale had swum in no water of this sea.";
 
 /// A model, and the tokens that it reads.
 pub(super) struct Work {
@@ -37,7 +41,8 @@ impl Work {
     /// Opens the model, or the bundled one, and reads the tokens.
     pub(super) fn read(args: &AnswerArgs) -> Result<Self, CliError> {
         let source = Source::open(args.model.as_deref())?;
-        let text = args.tokens.as_deref().unwrap_or(TEXT);
+        let usual = args.model.as_ref().map_or(BUNDLED_TEXT, |_| TEXT);
+        let text = args.tokens.as_deref().unwrap_or(usual);
         let ids = source.tokenizer.encode(text, true)?;
         if ids.is_empty() {
             let hint = "--tokens TEXT names another";
@@ -60,15 +65,15 @@ impl Work {
     pub(super) fn reference(&self, screen: &Screen) -> Result<(Computation, String), CliError> {
         let (files, spinner) = (&self.source.files, screen.spinner());
         spinner.set_message("the reference in f64");
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&serde_json::to_vec(files.spec())?);
+        let mut hash = Hash::new();
+        hash.add(&serde_json::to_vec(files.spec())?);
         let mut values = Hashed {
             values: files.values(),
-            hasher,
+            hash,
         };
         let computation = Computation::reference(files.spec(), &mut values, &self.ids);
         spinner.finish_and_clear();
-        Ok((computation?, values.hasher.finalize().to_hex().to_string()))
+        Ok((computation?, values.hash.digits()))
     }
 
     /// Computes the parts on a device, in f32 but for weights in FP8.
@@ -90,27 +95,20 @@ impl Work {
 /// The values of a model's files, which are hashed when they are read.
 struct Hashed<'a> {
     values: FileValues<'a>,
-    hasher: blake3::Hasher,
+    hash: Hash,
 }
 
 impl Values for Hashed<'_> {
     fn values(&mut self, place: WeightPlace) -> Result<Vec<f32>, Error> {
         let values = self.values.values(place)?;
-        self.hasher.update(format!("{place:?}").as_bytes());
-        hash_bits(&mut self.hasher, values.iter().copied());
+        self.hash.add(format!("{place:?}").as_bytes());
+        self.hash.add_values(values.iter().copied());
         Ok(values)
     }
 
     fn own_head(&self) -> Option<bool> {
         self.values.own_head()
     }
-}
-
-/// Adds the bits of values to a hash.
-fn hash_bits(hasher: &mut blake3::Hasher, values: impl Iterator<Item = f32>) {
-    let mut bytes = Vec::with_capacity(4 * values.size_hint().0);
-    values.for_each(|value| bytes.extend(value.to_le_bytes()));
-    hasher.update(&bytes);
 }
 
 /// What a device computed, against the reference. The values of `computation` are f32 on the device.
@@ -132,6 +130,7 @@ pub(super) fn found(
         bits_of_first: true,
     });
     Ok(Found::Model {
+        oracle: Oracle::Reference,
         parts: parts.collect(),
         parting: first,
         greedy: Greedy::first(reference, computation),
@@ -140,7 +139,7 @@ pub(super) fn found(
 
 /// The hash of the bits of values that are f32.
 fn bits(values: &[f64]) -> String {
-    let mut hasher = blake3::Hasher::new();
-    hash_bits(&mut hasher, values.iter().map(|value| *value as f32));
-    hasher.finalize().to_hex().to_string()
+    let mut hash = Hash::new();
+    hash.add_values(values.iter().map(|value| *value as f32));
+    hash.digits()
 }

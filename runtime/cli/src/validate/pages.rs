@@ -164,6 +164,7 @@ fn answer(found: &Found) -> String {
             parts,
             parting,
             greedy,
+            ..
         } => answer_of_model(parts, *parting, greedy.as_ref()),
     }
 }
@@ -272,7 +273,7 @@ fn facts(certificate: &Certificate) -> Vec<[String; 2]> {
     if let Some(of) = &subject.model {
         let limits = certificate.limits;
         facts.push(fact("model", format!("{} ({})", of.name, of.family)));
-        facts.push(fact("description and values, BLAKE3", of.hash.clone()));
+        facts.push(fact("description and values, SHA-256", of.hash.clone()));
         facts.push(fact("tokens", of.tokens.len().to_string()));
         facts.push(fact(
             "largest distance, and margin of a tie",
@@ -281,7 +282,7 @@ fn facts(certificate: &Certificate) -> Vec<[String; 2]> {
     }
     if let Some(of) = &subject.cases {
         facts.push(fact("cases", format!("{}, {} files", of.name, of.files)));
-        facts.push(fact("their names and bytes, BLAKE3", of.hash.clone()));
+        facts.push(fact("their names and bytes, SHA-256", of.hash.clone()));
     }
     for (name, of) in [
         ("demos", &subject.demos),

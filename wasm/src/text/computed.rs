@@ -1,0 +1,40 @@
+//! What a model computes for a text, part by part.
+
+use std::rc::Rc;
+
+use burn::tensor::Transaction;
+
+use super::Writer;
+use crate::failure::Failure;
+use crate::objects::{Record, counts, list, numbers};
+
+/// Computes the tokens `ids` in one pass without a cache, and reads all that comes before the next tokens' logits, and these.
+pub(super) async fn compute(writer: Rc<Writer>, ids: Vec<u32>) -> Result<Record, Failure> {
+    if ids.is_empty() {
+        return Err(Failure::expected("ids", "at least one token", "none"));
+    }
+    let gpu = &writer.gpu;
+    gpu.alive()?;
+    let found = {
+        let engine = writer.engine.borrow();
+        let model = engine.model();
+        model.forward_with_states(model.tokens(&ids, &gpu.burn)?)?
+    };
+    let (states, routers) = (found.states.len(), found.logits.routing.len());
+    let states_of = found.states.into_iter();
+    let mut reads = states_of.fold(Transaction::default(), Transaction::register);
+    for routing in found.logits.routing {
+        reads = reads.register(routing.logits).register(routing.indices);
+    }
+    let data = gpu.read(reads.register(found.logits.logits)).await?;
+    let head = states + 2 * routers;
+    let routers = (states..head).step_by(2).map(|at| {
+        Record::new()
+            .with("logits", numbers(&data, at))
+            .with("experts", counts(&data, at + 1))
+    });
+    Ok(Record::new()
+        .with("routers", list(routers))
+        .with("states", list((0..states).map(|at| numbers(&data, at))))
+        .with("head", numbers(&data, head)))
+}
