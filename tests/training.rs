@@ -8,7 +8,7 @@ use burn::nn::loss::CrossEntropyLossConfig;
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer, SgdConfig};
 use burn::store::ModuleRecord;
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use moebius::fp8::training::{Fp8Recipe, Fp8Scaling, LossScaling};
+use moebius::fp8::training::{Fp8Recipe, Fp8Scaling, LossScaling, MomentStore};
 use moebius_model::decoder::Model;
 use moebius_model::{Checkpoint, DecoderConfig, Precision, Report, Text, TrainConfig, Trainer};
 use moebius_tests::target::Target;
@@ -164,6 +164,49 @@ fn a_resumed_training_repeats_the_uninterrupted_one_bit_for_bit() {
         let [again, first] = [&resumed, &straight].map(|trainer| trainer.first_loss().unwrap());
         assert_same_losses(name, &[again], &[first]);
         assert_eq!(resumed.steps_done(), 5, "{name}");
+    }
+}
+
+/// Moments in main memory or in a file leave the device's memory, and change no weight and no checkpoint.
+#[test]
+fn moments_that_are_kept_elsewhere_leave_the_device_and_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for target in Target::all() {
+        let _alone = target.alone();
+        let (name, device) = (target.name, target.burn());
+        let run = |store: Option<MomentStore>| {
+            let before = moebius::memory_in_use(&device).unwrap();
+            let mut trainer = trainer(&device);
+            if let Some(store) = store {
+                trainer.keep_moments_in(store);
+            }
+            let losses = train(&mut trainer, 2).losses;
+            let now = moebius::memory_in_use(&device).unwrap();
+            let held = now.zip(before).map(|(now, before)| now - before);
+            (trainer, losses, held)
+        };
+        let (resident, losses, all) = run(None);
+        assert_eq!(all.is_some(), target.client().is_some(), "{name}");
+        let file = MomentStore::file(&folder.path().join("moments")).unwrap();
+        for store in [MomentStore::host(), file] {
+            let (mut kept, found, rest) = run(Some(store));
+            assert_same_losses(name, &found, &losses);
+            assert_same_weights(name, kept.model(), resident.model());
+            if let (Some(all), Some(rest)) = (all, rest) {
+                // Two f32 of each parameter.
+                let moments = 8 * resident.parameters() as u64;
+                let fell = all.saturating_sub(rest);
+                let most = 10 * fell >= 9 * moments;
+                assert!(most, "{name}: {fell} of {moments} bytes");
+            }
+            // A checkpoint has all moments, and goes on without the store as the training with it.
+            let path = folder.path().join(name);
+            kept.checkpoint().unwrap().write(&path).unwrap();
+            let mut resumed = resume(Checkpoint::read(&path).unwrap(), &device);
+            let [next, same] = [&mut kept, &mut resumed].map(|trainer| train(trainer, 1).losses);
+            assert_same_losses(name, &same, &next);
+            assert_same_weights(name, resumed.model(), kept.model());
+        }
     }
 }
 

@@ -759,6 +759,7 @@ fn many_small_experts_are_compared_with_few_large_ones() {
 #[cfg(feature = "flex")]
 fn a_training_stops_and_goes_on_as_if_it_had_not() {
     let folder = tempfile::tempdir().expect("a folder");
+    let moments = folder.path().join("moments").display().to_string();
     let folder = folder.path().join("run").display().to_string();
     let course = ["--steps", "12", "--every", "3", "--json"];
     let whole = train(&course);
@@ -771,11 +772,15 @@ fn a_training_stops_and_goes_on_as_if_it_had_not() {
     let counts = result["layers"][0]["counts"].as_array().map(Vec::len);
     assert_eq!(counts, Some(4), "{result}");
 
+    // Where the optimizer's moments are changes nothing, either.
     let stopping = ["--checkpoint", &folder, "--stop-after", "5"];
-    let begun = train(&[&course[..], &stopping].concat());
+    let in_memory = ["--offload-optimizer", "host"];
+    let begun = train(&[&course[..], &stopping, &in_memory].concat());
     let resume = ["train", "--device", "flex", "--json", "--every", "3"];
     let from = ["--checkpoint", &folder, "--resume"];
-    let resumed = moebius(&[&resume[..], &from].concat());
+    let in_file = ["--offload-optimizer", &moments];
+    let resumed = moebius(&[&resume[..], &from, &in_file].concat());
+    assert!(!Path::new(&moments).exists());
     assert_eq!(resumed.status.code(), Some(0));
     let losses = |outputs: &[&Output]| -> Vec<Value> {
         let reports = outputs.iter().flat_map(|output| objects(output));
@@ -821,6 +826,7 @@ fn a_training_that_cannot_begin_says_why() {
         (&["--text", &short][..], few),
         (&["--text", &none], "cannot read"),
         (&["--checkpoint", &none, "--resume"], "no checkpoint in"),
+        (&["--offload-optimizer", &short], "cannot write"),
         (&["--top-k", "5"], "top_k"),
         (&["--learning-rate", "0"], rate),
         (&["--batch", "99999999999"], "batch: expected fewer tokens"),

@@ -1,8 +1,12 @@
+use std::fs::File;
+
 use super::*;
-use burn::nn::{RmsNorm, RmsNormConfig};
+use burn::nn::{Linear, LinearConfig, RmsNorm, RmsNormConfig};
 use burn::optim::{GradientsParams, ModuleOptimizer};
-use burn::tensor::Device;
+use burn::tensor::{Device, TensorData};
 use burn_pack::{Scalar, Writer};
+use moebius::ErrorKind;
+use moebius::fp8::training::{LossScaler, LossScaling, MomentStore};
 
 /// A module after two optimizer steps, and the record of its optimizer.
 fn trained() -> (RmsNorm, Bytes) {
@@ -59,4 +63,92 @@ fn only_whole_records_of_the_same_parameters_pass() {
     let error = check_record(&record, &module, 3).unwrap_err().to_string();
     assert!(error.ends_with("time: expected 3, got 2"), "{error}");
     assert!(check_record(&record, &module, 0).is_err());
+}
+
+/// A layer with a matrix and a bias after four steps with moments in `store`: the third, whose gradients overflow, is skipped by a guard, or
+/// not taken. Before the last step another optimizer takes the moments over by a record.
+fn stepped(store: Option<&MomentStore>, guarded: bool) -> [TensorData; 2] {
+    let device = Device::flex().autodiff();
+    let made = || {
+        let (adam, guard) = adam(0.01);
+        if let Some(store) = store {
+            guard.keep_moments_in(store.clone());
+        }
+        (ModuleOptimizer::from(adam), guard)
+    };
+    let mut layer: Linear = LinearConfig::new(3, 5).init(&device);
+    layer.weight = Param::from_tensor(Tensor::full([3, 5], 0.5, &device));
+    layer.bias = Some(Param::from_tensor(Tensor::full([5], -0.25, &device)));
+    let (mut optimizer, mut guard) = made();
+    let scaler = LossScaler::new(LossScaling::Static { scale: 8.0 }, &device).unwrap();
+    for (step, input) in [0.5, -1.0, f32::INFINITY, 2.0].into_iter().enumerate() {
+        if !guarded && !input.is_finite() {
+            continue;
+        }
+        if step == 3 {
+            let (record, powers) = (optimizer.to_record(), guard.powers().unwrap());
+            (optimizer, guard) = made();
+            optimizer = optimizer.load_record(record);
+            guard.set_powers(powers, &device);
+        }
+        let x = Tensor::<2>::full([2, 3], input, &device);
+        let loss = layer.forward(x).powi_scalar(2).mean();
+        let mut gradients = scaler.scale(loss).backward();
+        let finite = scaler.unscale(&mut gradients, &layer);
+        if guarded {
+            guard.set(&finite);
+        }
+        let gradients = GradientsParams::from_grads(gradients, &layer);
+        layer = optimizer.step(0.1, layer, gradients);
+        guard.settle().unwrap();
+    }
+    let record = optimizer.to_record().into_bytes().unwrap();
+    check_record(&record, &layer, if guarded { 4 } else { 3 }).unwrap();
+    let bias = layer.bias.unwrap().val().into_data();
+    [layer.weight.val().into_data(), bias]
+}
+
+/// Moments in main memory or in a file change no bit, also where a step is skipped and a record goes from one optimizer to another.
+#[test]
+fn moments_that_are_kept_elsewhere_change_no_weight() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("moments");
+    for guarded in [false, true] {
+        let want = stepped(None, guarded);
+        assert_eq!(stepped(Some(&MomentStore::host()), guarded), want);
+        let store = MomentStore::file(&path).unwrap();
+        assert_eq!(stepped(Some(&store), guarded), want);
+        // Each of two optimizers had two moments of 15 and of 5 values, of four bytes each.
+        assert_eq!(path.metadata().unwrap().len(), 2 * 2 * 20 * 4);
+        assert!(MomentStore::file(&path).is_err());
+        drop(store);
+        assert!(!path.exists());
+    }
+}
+
+/// Moments that a file has lost are an error of this step and of all later ones.
+#[test]
+fn a_file_that_lost_moments_ends_a_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("moments");
+    let device = Device::flex().autodiff();
+    let (adam, guard) = adam(0.01);
+    guard.keep_moments_in(MomentStore::file(&path).unwrap());
+    let mut optimizer = ModuleOptimizer::from(adam);
+    let mut norm: RmsNorm = RmsNormConfig::new(3).init(&device);
+    let mut step = || {
+        let loss = norm.forward(Tensor::<2>::ones([1, 3], &device)).sum();
+        let gradients = GradientsParams::from_grads(loss.backward(), &norm);
+        norm = optimizer.step(0.1, norm.clone(), gradients);
+        guard.settle()
+    };
+    step().unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_len(4).unwrap();
+    for _ in 0..2 {
+        let error = step().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::State);
+        let said = "the file of an optimizer: expected moments to be written and read, got ";
+        assert!(error.to_string().starts_with(said), "{error}");
+    }
 }

@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
-use moebius::fp8::training::{self, LossScaler, LossScaling, StepGuard};
+use moebius::fp8::training::{self, LossScaler, LossScaling, MomentStore, StepGuard};
 use moebius::in_span;
 use moebius::moe::Routing;
 use tracing::trace_span;
@@ -27,6 +27,7 @@ pub struct Trainer {
     device: Device,
     model: Model,
     optimizer: ModuleOptimizer,
+    guard: StepGuard,
     scaled: Option<Scaled>,
     progress: Progress,
     window: Window,
@@ -123,7 +124,8 @@ impl Trainer {
         let (adam, guard) = adam(config.weight_decay);
         Ok(Self {
             optimizer: ModuleOptimizer::from(adam),
-            scaled: Scaled::new(config.loss_scaling, &progress, guard, &device)?,
+            scaled: Scaled::new(config.loss_scaling, &progress, guard.clone(), &device)?,
+            guard,
             progress,
             window: Window::default(),
             config,
@@ -165,6 +167,13 @@ impl Trainer {
         })
     }
 
+    /// Keeps the optimizer's two moments of each parameter in `store` between steps, in place of the device, and waits for the device in
+    /// each step. Weights and checkpoints are the same to the bit, but where a device rounds otherwise when other operations are compiled
+    /// together (`cpu` with Burn's fusion, XLA).
+    pub fn keep_moments_in(&mut self, store: MomentStore) {
+        self.guard.keep_moments_in(store);
+    }
+
     /// The configuration of the training.
     pub fn config(&self) -> &TrainConfig {
         &self.config
@@ -200,10 +209,10 @@ impl Trainer {
         self.progress.first_loss
     }
 
-    /// Trains on one batch, without reading anything back, so an accelerator never waits for the host.
+    /// Trains on one batch, without reading anything back, so an accelerator never waits for the host, unless moments are kept elsewhere.
     ///
     /// # Errors
-    /// [`Error::Moebius`] when the device can't run a layer.
+    /// [`Error::Moebius`] when the device can't run a layer, and as [`StepGuard::settle`] when moments are kept elsewhere.
     pub fn step(&mut self) -> Result<(), Error> {
         self.window.start();
         let step = self.progress.step;
@@ -225,8 +234,9 @@ impl Trainer {
             let gradients = clip(&self.model, gradients, self.config.clip_norm);
             let rate = self.config.rate(step);
             self.model = self.optimizer.step(rate, self.model.clone(), gradients);
+            self.guard.settle()
         };
-        in_span(trace_span!("optimizer"), &device, update);
+        in_span(trace_span!("optimizer"), &device, update)?;
         self.window
             .add(loss, extra, output.routing.iter().map(Routing::load))?;
         self.progress.step += 1;

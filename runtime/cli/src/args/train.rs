@@ -84,6 +84,10 @@ pub(crate) struct TrainArgs {
     /// Go on from the checkpoint.
     #[arg(long, requires = "checkpoint")]
     pub(crate) resume: bool,
+    /// Keep AdamW's moments off the device between steps: in main memory (host), or in a new file, which is removed at the end. They go
+    /// through the device one parameter after another. Changes no weight.
+    #[arg(long, value_name = "host|FILE")]
+    pub(crate) offload_optimizer: Option<PathBuf>,
     /// Stop after this many steps of this run, before the last of all.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) stop_after: Option<usize>,
@@ -126,6 +130,7 @@ Examples:
   moebius train --precision fp8-delayed
   moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine
+  moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --offload-optimizer host
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --precision fp8-delayed --checkpoint run
   moebius train --model new --from-scratch --paragraphs --steps 2000 --learning-rate 0.003 --out trained
 

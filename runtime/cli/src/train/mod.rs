@@ -3,8 +3,10 @@
 
 mod published;
 
+use std::path::Path;
+
 use anstyle::Style;
-use moebius::fp8::training::Fp8Scaling;
+use moebius::fp8::training::{Fp8Scaling, MomentStore};
 use moebius_device::{Device, Work};
 use moebius_model::{
     Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Report, Subject, Text, TrainConfig, Trainer,
@@ -180,6 +182,9 @@ fn goes_on(trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
 
 /// Trains until the last step or the one to stop at, and writes checkpoints if asked for.
 fn steps(args: &TrainArgs, trainer: &mut Trainer, screen: &mut Screen) -> Result<Run, CliError> {
+    if let Some(place) = &args.offload_optimizer {
+        trainer.keep_moments_in(moments(place)?);
+    }
     let (first, unit) = (trainer.steps_done(), trainer.subject().unit());
     let bar = screen.steps("steps", trainer.config().steps);
     bar.inc(first as u64);
@@ -209,6 +214,14 @@ fn steps(args: &TrainArgs, trainer: &mut Trainer, screen: &mut Screen) -> Result
         last,
         speed: tokens as f64 / seconds,
     })
+}
+
+/// The store of an optimizer's moments that a command line names.
+fn moments(place: &Path) -> Result<MomentStore, CliError> {
+    if place == Path::new("host") {
+        return Ok(MomentStore::host());
+    }
+    MomentStore::file(place).map_err(CliError::write(place.display()))
 }
 
 /// Result of the steps of one run.

@@ -8,6 +8,7 @@
 //! | [`Fp8State`] | histories of amaxes and scales, on the device and in records |
 //! | [`LossScaler`] | lifts gradients, finds overflows |
 //! | `GuardedAdamW` | an optimizer whose steps count only where gradients are finite |
+//! | `MomentStore` | main memory or a file, where its moments are between steps |
 //! | `Fp8Training` | a step of any of Burn's optimizers with all of these, in one call |
 //!
 //! `Fp8Training::step` calls [`LossScaler::scale`], the backward pass, [`LossScaler::unscale`], `update`, [`LossScaler::update`], and the
@@ -20,6 +21,8 @@
 
 mod loss_scale;
 #[cfg(feature = "autodiff")]
+mod moments;
+#[cfg(feature = "autodiff")]
 mod optimizer;
 #[cfg(feature = "autodiff")]
 mod step;
@@ -27,7 +30,9 @@ mod step;
 pub use super::product::{AmaxAlgorithm, Fp8Product, Fp8Recipe, Fp8Scaling, Fp8State};
 pub use loss_scale::{Finite, LossScale, LossScaler, LossScaling};
 #[cfg(feature = "autodiff")]
-pub use optimizer::{GuardedAdamW, GuardedAdamWConfig, Moments, StepGuard};
+pub use moments::{MomentStore, Moments};
+#[cfg(feature = "autodiff")]
+pub use optimizer::{GuardedAdamW, GuardedAdamWConfig, StepGuard};
 #[cfg(feature = "autodiff")]
 pub use step::{Fp8Training, update};
 

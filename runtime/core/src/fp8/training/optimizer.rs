@@ -1,12 +1,10 @@
 //! AdamW whose steps the device can skip, and whose records load without Burn's default device.
 
 use super::loss_scale::Finite;
+use super::moments::{MomentStore, Moments};
 use crate::Error;
-use burn::optim::{
-    AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState,
-    StateSink, StateSource,
-};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::optim::{AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer};
+use burn::tensor::{Device, Tensor};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The hyperparameters of a [`GuardedAdamW`].
@@ -72,7 +70,7 @@ pub struct GuardedAdamW {
     guard: StepGuard,
 }
 
-/// The guard of a [`GuardedAdamW`], which decides which of its steps count; shared by all copies.
+/// The guard of a [`GuardedAdamW`], which decides which of its steps count and where its moments are in between; shared by all copies.
 #[derive(Clone)]
 pub struct StepGuard {
     config: GuardedAdamWConfig,
@@ -84,6 +82,7 @@ struct GuardState {
     /// β₁ᵗ and β₂ᵗ after the t steps that counted, \[2\]. Burn counts steps on the host, which doesn't know which steps counted.
     powers: Option<Tensor<1>>,
     step: Option<GuardedStep>,
+    store: Option<MomentStore>,
 }
 
 /// A step that counts only if its gradients are finite.
@@ -130,6 +129,21 @@ impl StepGuard {
     pub fn set_powers(&self, powers: [f32; 2], device: &Device) {
         let powers = Tensor::from_floats(powers, &device.clone().inner());
         self.state().powers = Some(powers);
+    }
+
+    /// Keeps the optimizer's moments in `store` between steps, from the next step on. [`Self::settle`] belongs after each step then.
+    pub fn keep_moments_in(&self, store: MomentStore) {
+        self.state().store = Some(store);
+    }
+
+    /// Reads the moments that a step has left on the device, if a store keeps them; waits for the device then.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed, [`ErrorKind::State`](crate::ErrorKind::State) when a file
+    /// couldn't be written or read. Parameters and moments are worth nothing then, and all later calls return the error, too.
+    pub fn settle(&self) -> Result<(), Error> {
+        let store = self.state().store.clone();
+        store.map_or(Ok(()), |store| store.settle())
     }
 
     fn state(&self) -> MutexGuard<'_, GuardState> {
@@ -203,81 +217,27 @@ impl Optimizer for GuardedAdamW {
         let device = gradient.device();
         // If the device failed, the next read of its tensors reports the error.
         let _ = crate::device::keep_pace(&device);
-        let state = state.map(|state| state.on(&device));
-        let step = self.guard.state().step.clone();
-        if let Some(step) = step {
-            let (tensor, state) = self.guarded(rate, (tensor, gradient), state, &step);
-            return (tensor, Some(Moments::live(state)));
+        let (state, began) = state.map(|state| state.on(&device)).unzip();
+        let (step, store) = {
+            let guard = self.guard.state();
+            (guard.step.clone(), guard.store.clone())
+        };
+        let (tensor, state) = match step {
+            Some(step) => {
+                let (tensor, state) = self.guarded(rate, (tensor, gradient), state, &step);
+                (tensor, Some(state))
+            }
+            None => self.plain.step(rate, tensor, gradient, state),
+        };
+        let moments = state.map(|state| Moments::live(state, began.unwrap_or_default()));
+        if let (Some(store), Some(moments)) = (store, &moments) {
+            store.take(moments);
         }
-        let (tensor, state) = self.plain.step(rate, tensor, gradient, state);
-        (tensor, state.map(Moments::live))
+        (tensor, moments)
     }
 
     fn to_device<const D: usize>(state: Moments<D>, device: &Device) -> Moments<D> {
-        Moments::live(state.on(device))
-    }
-}
-
-/// The moments of one parameter: on its device, or on the host if a record was loaded and no step has used it.
-///
-/// A record holds them as `time`, `first` and `second`. Moments that can't be read from the device are missing in the record, because Burn
-/// can't return an error there: check a record before you rely on it.
-#[derive(Clone)]
-pub struct Moments<const D: usize>(Place<D>);
-
-#[derive(Clone)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "tensors are large on the stack, and nearly all moments are live"
-)]
-enum Place<const D: usize> {
-    Live(AdamWState<D>),
-    /// The number of steps, and the first and second moment.
-    Loaded(usize, [TensorData; 2]),
-}
-
-impl<const D: usize> Moments<D> {
-    fn live(state: AdamWState<D>) -> Self {
-        Self(Place::Live(state))
-    }
-
-    fn on(self, device: &Device) -> AdamWState<D> {
-        match self.0 {
-            Place::Live(state) => AdamW::to_device(state, device),
-            Place::Loaded(time, moments) => {
-                let [first, second] = moments.map(|data| Tensor::from_data(data, device));
-                AdamWState::new(AdaptiveMomentumState::new(time, first, second))
-            }
-        }
-    }
-}
-
-impl<const D: usize> RecordState for Moments<D> {
-    fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
-        let (time, first, second) = match &self.0 {
-            Place::Live(state) => {
-                let moments = &state.momentum;
-                let data = |tensor: &Tensor<D>| tensor.clone().try_into_data().ok();
-                let (first, second) = (data(&moments.moment_1), data(&moments.moment_2));
-                (moments.time, first, second)
-            }
-            Place::Loaded(time, moments) => {
-                let [first, second] = moments.clone().map(Some);
-                (*time, first, second)
-            }
-        };
-        out.push_scalar(prefix, "time", time.into());
-        for (name, data) in [("first", first), ("second", second)] {
-            if let Some(data) = data {
-                out.push_tensor(prefix, name, data);
-            }
-        }
-    }
-
-    fn state_unflatten(prefix: &str, src: &mut StateSource, _device: &Device) -> Option<Self> {
-        let time = src.take_scalar(prefix, "time")?.try_into().ok()?;
-        let mut moment = |name| src.take_tensor(prefix, name);
-        let moments = [moment("first")?, moment("second")?];
-        Some(Self(Place::Loaded(time, moments)))
+        let (state, began) = state.on(device);
+        Moments::live(state, began)
     }
 }
