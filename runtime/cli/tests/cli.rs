@@ -789,6 +789,8 @@ fn a_training_stops_and_goes_on_as_if_it_had_not() {
     };
     assert_eq!(losses(&[&begun, &resumed]), losses(&[&whole]));
     assert_eq!(losses(&[&whole]).len(), 12);
+    let again = train(&[&course[..], &["--checkpoint-activations"]].concat());
+    assert_eq!(losses(&[&again]), losses(&[&whole]));
 
     // A finished training has nothing left to do, and an existing checkpoint isn't overwritten by mistake.
     let done = moebius(&[&resume[..], &from].concat());
@@ -822,11 +824,13 @@ fn a_training_that_cannot_begin_says_why() {
     );
     let few = "text: expected more than 16 bytes, got 8";
     let rate = "learning rate: expected a positive number";
+    let twice = ["--checkpoint-activations", "--precision", "fp8-current"];
     for (args, said) in [
         (&["--text", &short][..], few),
         (&["--text", &none], "cannot read"),
         (&["--checkpoint", &none, "--resume"], "no checkpoint in"),
         (&["--offload-optimizer", &short], "cannot write"),
+        (&twice, "layers to compute twice: expected products in f32"),
         (&["--top-k", "5"], "top_k"),
         (&["--learning-rate", "0"], rate),
         (&["--batch", "99999999999"], "batch: expected fewer tokens"),

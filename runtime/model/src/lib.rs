@@ -35,6 +35,7 @@ pub mod load;
 mod optimizer;
 mod perplexity;
 mod random;
+mod recompute;
 mod report;
 mod save;
 mod train;

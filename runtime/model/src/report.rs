@@ -121,18 +121,17 @@ impl Window {
         &mut self,
         loss: Tensor<1>,
         auxiliary: Tensor<1>,
-        layers: impl Iterator<Item = Result<Tensor<1, Int>, moebius::Error>>,
-    ) -> Result<(), Error> {
+        layers: Vec<Tensor<1, Int>>,
+    ) {
         self.losses.push(loss.inner());
         self.auxiliary.push(auxiliary.inner());
-        for (layer, load) in layers.enumerate() {
-            let load = load?.inner();
+        for (layer, load) in layers.into_iter().enumerate() {
+            let load = load.inner();
             match self.layers.get_mut(layer) {
                 Some(sum) => *sum = sum.clone() + load,
                 None => self.layers.push(load),
             }
         }
-        Ok(())
     }
 
     /// Reads everything and waits for the device. `step` is the number of steps done, `rate` the last learning rate, and `tokens` the

@@ -2,7 +2,7 @@
 
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
-use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
+use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::fp8::training::{self, LossScaler, LossScaling, MomentStore, StepGuard};
 use moebius::in_span;
 use moebius::moe::Routing;
@@ -11,12 +11,13 @@ use tracing::trace_span;
 use crate::bytes::batch_of;
 use crate::checkpoint::{self, Checkpoint, Progress};
 use crate::config::{Subject, TrainConfig};
-use crate::decoder::{Logits, Model, ModelSpec, Place, Values};
+use crate::decoder::{Model, ModelSpec, Place, Values};
 use crate::error::Error;
 use crate::load::{self, LoadOptions, ModelFiles};
 use crate::optimizer::{adam, check_readable, check_record, clip, parameters};
 use crate::perplexity::{Perplexity, Windows, cross_entropy};
 use crate::random::Random;
+use crate::recompute::{self, Computed};
 use crate::report::{Fp8Report, Report, Window};
 
 /// A model being trained on a text: the small decoder over bytes, or a published model with its own or with drawn weights.
@@ -31,6 +32,8 @@ pub struct Trainer {
     scaled: Option<Scaled>,
     progress: Progress,
     window: Window,
+    /// Whether layers are computed again for their gradients.
+    recomputes: bool,
 }
 
 /// State of a training with loss scaling, in which a step whose gradients overflowed doesn't count.
@@ -128,6 +131,7 @@ impl Trainer {
             guard,
             progress,
             window: Window::default(),
+            recomputes: false,
             config,
             subject,
             ids,
@@ -172,6 +176,19 @@ impl Trainer {
     /// together (`cpu` with Burn's fusion, XLA).
     pub fn keep_moments_in(&mut self, store: MomentStore) {
         self.guard.keep_moments_in(store);
+    }
+
+    /// Keeps the input of each layer alone in later steps, and computes the layer again for its gradients, so that no more than one layer's
+    /// forward pass is in memory at once; a step computes one more forward pass then. Gradients are the same, up to their last bits where a
+    /// device rounds otherwise when other operations are compiled together.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for products in FP8, loss scaling, and layers that don't give the same when they are computed again: those that draw
+    /// random numbers, and routers whose balancing bias moves.
+    pub fn checkpoint_activations(&mut self) -> Result<(), Error> {
+        recompute::check(&self.subject.spec(), &self.config)?;
+        self.recomputes = true;
+        Ok(())
     }
 
     /// The configuration of the training.
@@ -221,45 +238,73 @@ impl Trainer {
         // What a layer draws on the device depends on the number of the step, not on earlier draws.
         self.device
             .seed(Random::new(&[self.config.seed, step as u64]).next());
-        let (output, loss) = in_span(trace_span!("forward"), &device, || self.forward(step))?;
-        let mut extra = Tensor::zeros([1], &device);
-        for routing in &output.routing {
-            extra = extra + routing.losses(1)?.weighted(&self.config.losses());
-        }
-        let whole = loss.clone() + extra.clone();
-        let backward = || self.backward(whole);
-        let gradients = in_span(trace_span!("backward"), &device, backward);
+        let Computed {
+            loss,
+            extra,
+            loads,
+            gradients,
+        } = if self.recomputes {
+            let (batch, losses) = (self.batch(step), self.config.losses());
+            let layers = || recompute::computed(&self.model, batch, &losses);
+            in_span(trace_span!("layers"), &device, layers)?
+        } else {
+            self.at_once(step)?
+        };
         let update = || {
-            let gradients = GradientsParams::from_grads(gradients, &self.model);
             let gradients = clip(&self.model, gradients, self.config.clip_norm);
             let rate = self.config.rate(step);
             self.model = self.optimizer.step(rate, self.model.clone(), gradients);
             self.guard.settle()
         };
         in_span(trace_span!("optimizer"), &device, update)?;
-        self.window
-            .add(loss, extra, output.routing.iter().map(Routing::load))?;
+        self.window.add(loss, extra, loads);
         self.progress.step += 1;
         Ok(())
     }
 
+    /// Computes a step by one forward and one backward pass over all layers.
+    fn at_once(&mut self, step: usize) -> Result<Computed, Error> {
+        let (device, [tokens, targets]) = (self.device.clone(), self.batch(step));
+        let forward = || {
+            let output = self.model.forward(tokens)?;
+            let [count, sequence, words] = output.logits.dims();
+            let rows = output.logits.reshape([count * sequence, words]);
+            Ok::<_, Error>((output.routing, cross_entropy(rows, targets)))
+        };
+        let (routing, loss) = in_span(trace_span!("forward"), &device, forward)?;
+        let mut extra = Tensor::zeros([1], &device);
+        for routing in &routing {
+            extra = extra + routing.losses(1)?.weighted(&self.config.losses());
+        }
+        let whole = loss.clone() + extra.clone();
+        let backward = || self.backward(whole);
+        let gradients = in_span(trace_span!("backward"), &device, backward);
+        let loads = routing.iter().map(Routing::load);
+        Ok(Computed {
+            loss,
+            extra,
+            loads: loads.collect::<Result<_, _>>()?,
+            gradients,
+        })
+    }
+
     /// The gradients of a loss. With loss scaling, the guard makes the optimizer's next step apply or skip them.
-    fn backward(&mut self, loss: Tensor<1>) -> Gradients {
+    fn backward(&mut self, loss: Tensor<1>) -> GradientsParams {
         let Some(scaled) = &mut self.scaled else {
             let gradients = loss.backward();
             training::update(&self.model, &gradients, None);
-            return gradients;
+            return GradientsParams::from_grads(gradients, &self.model);
         };
         let mut gradients = scaled.scaler.scale(loss).backward();
         let finite = scaled.scaler.unscale(&mut gradients, &self.model);
         training::update(&self.model, &gradients, Some(&finite));
         scaled.guard.set(&finite);
         scaled.scaler.update(&finite);
-        gradients
+        GradientsParams::from_grads(gradients, &self.model)
     }
 
-    /// The forward pass of a step: the model's output, and its mean cross entropy \[1\].
-    fn forward(&self, step: usize) -> Result<(Logits, Tensor<1>), Error> {
+    /// The tokens of a step and those that follow them, each \[B, S\].
+    fn batch(&self, step: usize) -> [Tensor<2, Int>; 2] {
         let TrainConfig {
             batch: count,
             sequence,
@@ -269,14 +314,10 @@ impl Trainer {
         let number = |&id: &u32| id as i32;
         let batch = batch_of(&self.ids, number, seed, step, [count, sequence]);
         let batch = batch.unwrap_or_else(|| unreachable!("the text was found to be long enough"));
-        let tensor = |ids: Vec<i32>| {
-            Tensor::<2, Int>::from_data(TensorData::new(ids, [count, sequence]), &self.device)
-        };
-        let output = self.model.forward(tensor(batch.inputs))?;
-        let [_, _, words] = output.logits.dims();
-        let rows = output.logits.clone().reshape([count * sequence, words]);
-        let loss = cross_entropy(rows, tensor(batch.targets));
-        Ok((output, loss))
+        [batch.inputs, batch.targets].map(|ids| {
+            let data = TensorData::new(ids, [count, sequence]);
+            Tensor::from_data(data, &self.device)
+        })
     }
 
     /// Reports the steps since the last report; during a training, only this waits for the device.

@@ -88,6 +88,10 @@ pub(crate) struct TrainArgs {
     /// through the device one parameter after another. Changes no weight.
     #[arg(long, value_name = "host|FILE")]
     pub(crate) offload_optimizer: Option<PathBuf>,
+    /// Keep the input of each layer alone and compute the layer again for its gradients: one more forward pass, and the memory of one
+    /// layer's in place of all. In f32 without loss scaling, and not for routers with a balancing bias.
+    #[arg(long)]
+    pub(crate) checkpoint_activations: bool,
     /// Stop after this many steps of this run, before the last of all.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) stop_after: Option<usize>,

@@ -185,6 +185,9 @@ fn steps(args: &TrainArgs, trainer: &mut Trainer, screen: &mut Screen) -> Result
     if let Some(place) = &args.offload_optimizer {
         trainer.keep_moments_in(moments(place)?);
     }
+    if args.checkpoint_activations {
+        trainer.checkpoint_activations()?;
+    }
     let (first, unit) = (trainer.steps_done(), trainer.subject().unit());
     let bar = screen.steps("steps", trainer.config().steps);
     bar.inc(first as u64);

@@ -11,6 +11,7 @@ mod building;
 mod cache;
 mod convolution;
 mod padded;
+mod parts;
 mod rope;
 mod routes;
 mod slot;
