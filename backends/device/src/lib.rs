@@ -23,6 +23,8 @@ mod adapter;
 pub mod browser;
 mod capability;
 mod choose;
+#[cfg(target_os = "linux")]
+mod control_group;
 #[cfg(feature = "cpu")]
 mod conversions;
 #[cfg(feature = "cuda")]

@@ -118,7 +118,7 @@ fn status_bytes(status: &str, name: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The size of main memory: the control group's limit if one applies, else what is installed. `free` is what can be
+/// The size of main memory: the smallest limit of the process's control groups if one applies, else what is installed. `free` is what can be
 /// allocated without swapping.
 #[cfg(all(
     any(feature = "wgpu", feature = "cpu", feature = "flex", test),
@@ -134,15 +134,11 @@ fn read_host() -> Option<(MemoryFigures, u64)> {
     let mut system = sysinfo::System::new();
     system.refresh_memory();
     let (total, available) = (system.total_memory(), system.available_memory());
-    let figures = match system.cgroup_limits() {
-        Some(group) if group.total_memory > 0 && group.total_memory < total => {
-            // What the group keeps of files counts as used, but gives way; how much it may swap is not told.
-            let free = group.total_memory.saturating_sub(group.rss);
-            let figures = MemoryFigures {
-                total: group.total_memory,
-                free: Some(free.min(available)),
-            };
-            (figures, 0)
+    let figures = match control_group() {
+        Some(group) if group.total < total => {
+            // How much a group may swap is not told.
+            let free = group.free.map(|free| free.min(available));
+            (MemoryFigures { free, ..group }, 0)
         }
         _ => {
             let free = Some(available);
@@ -150,6 +146,18 @@ fn read_host() -> Option<(MemoryFigures, u64)> {
         }
     };
     (figures.0.total > 0).then_some(figures)
+}
+
+/// What this process's control groups leave to it; `None` without a limit.
+#[cfg(target_os = "linux")]
+fn control_group() -> Option<MemoryFigures> {
+    crate::control_group::memory()
+}
+
+/// What this process's control groups leave to it; `None`, since only Linux has them.
+#[cfg(not(any(target_os = "linux", target_family = "wasm")))]
+fn control_group() -> Option<MemoryFigures> {
+    None
 }
 
 /// Bytes of main memory that this process can still take: what is free, or can be swapped out for it, and at most what is
