@@ -192,6 +192,9 @@ fn train_hint(error: &moebius_model::Error) -> Option<&'static str> {
             "what is left out is taken from the checkpoint"
         }
         Error::Checkpoint(CheckpointError::Foreign { .. }) => "name another folder",
+        Error::NoRoomToTrain(_) => {
+            "a smaller --batch or --seq, --checkpoint-activations and --offload-optimizer need less, and --memory-margin 0 lets everything be tried; `moebius devices` shows what memory there is"
+        }
         Error::Moebius(_) => {
             "`moebius train --help` shows the sizes, `moebius devices` the devices"
         }

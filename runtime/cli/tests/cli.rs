@@ -825,12 +825,14 @@ fn a_training_that_cannot_begin_says_why() {
     let few = "text: expected more than 16 bytes, got 8";
     let rate = "learning rate: expected a positive number";
     let twice = ["--checkpoint-activations", "--precision", "fp8-current"];
+    let margin = ["--memory-margin", "4294967295"];
     for (args, said) in [
         (&["--text", &short][..], few),
         (&["--text", &none], "cannot read"),
         (&["--checkpoint", &none, "--resume"], "no checkpoint in"),
         (&["--offload-optimizer", &short], "cannot write"),
         (&twice, "layers to compute twice: expected products in f32"),
+        (&margin, "memory of a training step: expected at most"),
         (&["--top-k", "5"], "top_k"),
         (&["--learning-rate", "0"], rate),
         (&["--batch", "99999999999"], "batch: expected fewer tokens"),

@@ -118,7 +118,7 @@ fn assert_out_of_room(output: &Output, what: &str) {
     assert!(free.is_some_and(|free: u64| free <= ADDRESSES), "{said}");
 }
 
-/// A program that is told of 1 GiB refuses to load what needs more, and runs what needs less.
+/// A program that is told of 1 GiB refuses to load or to train what needs more, and runs what needs less.
 #[test]
 fn a_model_that_needs_more_than_there_is_ends_with_an_error() {
     let group = Group::new();
@@ -138,4 +138,12 @@ fn a_model_that_needs_more_than_there_is_ends_with_an_error() {
     widen(folder.path());
     let refused = run(&generate, folder.path());
     assert_out_of_room(&refused, "memory for weights and cache");
+    // The hole is larger than the limit, so that it was the limit which the program knew.
+    let [text, out] =
+        ["text.txt", "out"].map(|name| folder.path().join(name).display().to_string());
+    fs::write(&text, "w1 w2 w3 ".repeat(400)).expect("written");
+    let train = ["train", "--text", &text, "--out", &out, "--held-out", "0"];
+    let refused = run(&train, folder.path());
+    assert_out_of_room(&refused, "memory of a training step");
+    assert!(!Path::new(&out).exists());
 }

@@ -36,6 +36,9 @@ pub enum Error {
     /// The device's memory doesn't hold the weights or the cache.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// The device's memory doesn't hold the steps of a training.
+    #[error(transparent)]
+    NoRoomToTrain(#[from] NoRoomToTrain),
 }
 
 /// Weights, or a cache of keys and values, that a device's memory doesn't hold; found before anything of that size is made.
@@ -50,6 +53,18 @@ pub struct NoRoom {
     pub free: u64,
     /// Tokens of the largest cache that there is room for.
     pub tokens: u64,
+}
+
+/// A training whose steps a device's memory doesn't hold; found before anything of it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "memory of a training step: expected at most the {free} bytes that the device has for it, got {needed} bytes that are needed"
+)]
+pub struct NoRoomToTrain {
+    /// Bytes that are needed, with the margin.
+    pub needed: u64,
+    /// Bytes that are free.
+    pub free: u64,
 }
 
 impl Error {

@@ -32,6 +32,7 @@ pub mod decoder;
 mod error;
 pub mod families;
 pub mod load;
+mod memory;
 mod optimizer;
 mod perplexity;
 mod random;
@@ -47,8 +48,9 @@ pub use classifier::{
     Classifier, ClassifierConfig, ClassifierTrainer, Prediction, Progress, Samples,
 };
 pub use config::{Precision, Subject, TrainConfig};
-pub use error::{CheckpointError, Error, Misfits, NoRoom};
+pub use error::{CheckpointError, Error, Misfits, NoRoom, NoRoomToTrain};
 pub use load::placing::upload;
+pub use memory::{Savings, TrainMemory};
 pub use perplexity::{ExpertLoad, LayerTokens, Perplexity, Windows};
 pub use random::moe_weights;
 pub use report::{Fp8Report, LayerLoad, Report};

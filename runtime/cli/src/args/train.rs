@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius_benches::options::{Named, named, positive};
-use moebius_model::Precision;
+use moebius_model::{Precision, TrainMemory};
 
 use super::{DeviceArgs, TraceArgs};
 
@@ -92,6 +92,10 @@ pub(crate) struct TrainArgs {
     /// layer's in place of all. In f32 without loss scaling, and not for routers with a balancing bias.
     #[arg(long)]
     pub(crate) checkpoint_activations: bool,
+    /// Begin only if so many percent more memory is free than is counted for a step; 0 counts nothing. Devices that don't tell what is free
+    /// are not asked.
+    #[arg(long, value_name = "PERCENT", default_value_t = TrainMemory::MARGIN)]
+    pub(crate) memory_margin: u32,
     /// Stop after this many steps of this run, before the last of all.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) stop_after: Option<usize>,

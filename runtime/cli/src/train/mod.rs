@@ -8,8 +8,10 @@ use std::path::Path;
 use anstyle::Style;
 use moebius::fp8::training::{Fp8Scaling, MomentStore};
 use moebius_device::{Device, Work};
+use moebius_model::decoder::ModelSpec;
 use moebius_model::{
-    Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Report, Subject, Text, TrainConfig, Trainer,
+    Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Report, Savings, Subject, Text, TrainConfig,
+    TrainMemory, Trainer,
 };
 use serde_json::{Value, json};
 
@@ -31,7 +33,9 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
     let ids = text(args)?.ids();
     let flops = course.config.step_flops(&course.subject.spec());
     let (name, device) = open_for(Work::Steps { flops }, args.devices, screen)?;
-    course.subject.spec().check_experts(&device)?;
+    let spec = course.subject.spec();
+    spec.check_experts(&device)?;
+    check_memory(args, (&spec, &course.config), (name, &device))?;
     let Course {
         config,
         subject,
@@ -170,6 +174,27 @@ fn precision(config: &TrainConfig) -> &'static str {
         Some(Fp8Scaling::Current) => "FP8 with current scaling",
         Some(Fp8Scaling::Delayed { .. }) => "FP8 with delayed scaling",
     }
+}
+
+/// Checks that a device has memory for the steps that the command line asks for.
+fn check_memory(
+    args: &TrainArgs,
+    (spec, config): (&ModelSpec, &TrainConfig),
+    (name, device): (Device, &burn::tensor::Device),
+) -> Result<(), CliError> {
+    if args.memory_margin == 0 {
+        return Ok(());
+    }
+    // On a processor, main memory is the device's.
+    let has_own = !matches!(name, Device::Flex | Device::Cpu);
+    let place = args.offload_optimizer.as_deref();
+    let savings = Savings {
+        recomputes: args.checkpoint_activations,
+        offloads: place.is_some_and(|place| has_own || place != Path::new("host")),
+    };
+    let memory = TrainMemory::new(spec, config, savings, device);
+    let checked = memory.check(args.memory_margin, device);
+    Ok(checked.map_err(moebius_model::Error::from)?)
 }
 
 /// Writes the step after which a resumed training continues.

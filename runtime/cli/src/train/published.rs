@@ -12,7 +12,7 @@ use moebius_text::Tokenizer;
 use moebius_weights::python_json;
 use serde_json::{Value, json};
 
-use super::{Course, goes_on, precision, steps, text};
+use super::{Course, check_memory, goes_on, precision, steps, text};
 use crate::args::TrainArgs;
 use crate::error::CliError;
 use crate::hub::located;
@@ -45,6 +45,7 @@ pub(super) fn run(
     let flops = course.config.step_flops(source.spec());
     let (name, device) = open_for(Work::Steps { flops }, args.devices, screen)?;
     source.spec().check_experts(&device)?;
+    check_memory(args, (source.spec(), &course.config), (name, &device))?;
     let mut trainer = source.trainer(course, learnt.to_vec(), &device, screen)?;
     title(name, (&source, &trainer), screen)?;
     let before = judged("before", (&source, &trainer), held_out, screen)?;

@@ -308,15 +308,17 @@ impl CacheMemory {
         })
     }
 
-    /// This memory, with that of a step over `tokens` tokens, of which `rows` get logits: an estimate, for values in f32. Layers compute one
-    /// after another in the same memory, so that the one with the most values for a token counts.
+    /// This memory, with that of a step over `tokens` tokens, of which `rows` get logits: an estimate, for values in f32. The parts of layers
+    /// and the head compute one after another in the same memory, so that the one with the most values counts.
     #[must_use]
     pub fn with_step(self, spec: &ModelSpec, tokens: usize, rows: usize) -> Self {
         let of_layer = |layer: &LayerSpec| layer.values(spec.hidden) as u64;
         let of_token = spec.layers.iter().map(of_layer).max().unwrap_or(0);
-        let hidden = (tokens as u64).saturating_mul(of_token);
+        let of_layers = (tokens as u64).saturating_mul(of_token);
+        let before = (tokens as u64).saturating_mul(2 * spec.hidden as u64);
         let logits = (rows as u64).saturating_mul(spec.vocabulary as u64);
-        let step = hidden.saturating_add(logits).saturating_mul(4);
+        let most = of_layers.max(before.saturating_add(logits));
+        let step = most.saturating_mul(4);
         Self { step, ..self }
     }
 
@@ -327,6 +329,11 @@ impl CacheMemory {
             margin: percent,
             ..self
         }
+    }
+
+    /// Bytes that are counted, those of the pages while they are made and of a step, without the margin.
+    pub fn bytes(&self) -> u64 {
+        self.needed(0).saturating_add(self.step)
     }
 
     /// Checks that a device has memory for this cache and `beside` bytes more, where `now` of the pages are there already.

@@ -10,6 +10,7 @@ mod block;
 mod building;
 mod cache;
 mod convolution;
+mod footprint;
 mod padded;
 mod parts;
 mod rope;

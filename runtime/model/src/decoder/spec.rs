@@ -173,23 +173,6 @@ impl LayerSpec {
         }
     }
 
-    /// Number of values that the layer computes for a token: six hidden vectors, queries, keys, values and what heads give (of a convolution,
-    /// the three projections and the sum), up to three inner vectors of each of its networks, and the input and output of each expert.
-    pub(super) fn values(&self, hidden: usize) -> usize {
-        let mixer = match &self.mixer {
-            Mixer::Attention(of) => (of.heads + of.kv_heads) * (of.head_dim + of.value_dim),
-            Mixer::Convolution(_) => 4 * hidden,
-        };
-        let networks = match &self.feed_forward {
-            FeedForwardSpec::Dense(of) => 3 * of.inter,
-            FeedForwardSpec::Experts(of) => {
-                let shared = of.shared.map_or(0, |shared| shared.inter);
-                of.top_k() * (3 * of.inter + 2 * hidden) + 3 * shared
-            }
-        };
-        6 * hidden + mixer + networks
-    }
-
     pub(super) fn share_of_experts(&self) -> f64 {
         match &self.feed_forward {
             FeedForwardSpec::Dense(_) => 1.0,

@@ -1,0 +1,80 @@
+use std::cell::Cell;
+
+use super::*;
+use crate::DecoderConfig;
+
+fn memory(config: &TrainConfig, savings: Savings) -> TrainMemory {
+    let spec = DecoderConfig {
+        layers: 8,
+        ..DecoderConfig::default()
+    }
+    .spec();
+    TrainMemory::new(&spec, config, savings, &Device::flex())
+}
+
+#[test]
+fn savings_take_less() {
+    let config = TrainConfig::default();
+    let resident = memory(&config, Savings::default());
+    let offloaded = memory(
+        &config,
+        Savings {
+            offloads: true,
+            ..Savings::default()
+        },
+    );
+    assert_eq!(resident.moments, 2 * resident.weights);
+    assert_eq!(resident.peak - offloaded.peak, resident.moments);
+    let again = memory(
+        &config,
+        Savings {
+            recomputes: true,
+            ..Savings::default()
+        },
+    );
+    // The inputs of eight layers, 64 wide, and the rest of one in place of eight.
+    let inputs = 8 * 64 * 4 * config.tokens() as u64;
+    assert_eq!(again.kept, inputs + resident.kept / 8);
+    assert!(resident.peak - again.peak > resident.kept / 2);
+}
+
+/// With few tokens the optimizer has the most: old weights, new ones or gradients, and moments.
+#[test]
+fn few_tokens_leave_weights_gradients_and_moments() {
+    let config = TrainConfig {
+        batch: 1,
+        sequence: 1,
+        ..TrainConfig::default()
+    };
+    let few = memory(&config, Savings::default());
+    assert!(few.peak >= 4 * few.weights && few.peak < 5 * few.weights);
+    let many = TrainConfig {
+        batch: usize::MAX,
+        ..config
+    };
+    assert_eq!(memory(&many, Savings::default()).peak, u64::MAX);
+}
+
+#[test]
+fn pools_give_back_what_they_keep_before_a_training_is_refused() {
+    let step = TrainMemory {
+        weights: 40,
+        moments: 80,
+        kept: 20,
+        peak: 200,
+    };
+    let free = Cell::new(239);
+    let check = |more: u64| {
+        let release = || {
+            free.set(free.get() + more);
+            true
+        };
+        step.check_free(20, || Some(free.get()), release)
+    };
+    let refused = check(0).unwrap_err();
+    assert_eq!([refused.needed, refused.free], [240, 239]);
+    let said = "memory of a training step: expected at most the 239 bytes that the device has for it, got 240 bytes that are needed";
+    assert_eq!(refused.to_string(), said);
+    assert_eq!(check(1), Ok(()));
+    assert_eq!(step.check_free(20, || None, || unreachable!()), Ok(()));
+}
