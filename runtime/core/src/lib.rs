@@ -44,6 +44,7 @@ pub mod attention;
 mod check;
 mod device;
 mod error;
+pub mod exact;
 pub mod fp8;
 mod large_pages;
 pub mod moe;

@@ -27,6 +27,7 @@ mod element;
 #[cfg(feature = "emit")]
 pub mod emit;
 mod error;
+pub mod exact;
 pub mod expert_activation;
 pub mod experts;
 pub mod fp8;
@@ -91,6 +92,7 @@ pub fn kernels() -> Vec<emit::KernelEntry> {
         segment_attention::entries(),
         attention::entries(),
         kv_cache::entries(),
+        exact::entries(),
         vec![peak::entry()],
     ]
     .into_iter()

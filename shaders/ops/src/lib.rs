@@ -16,6 +16,7 @@
 //! | [`segment_attention`] | attention among the rows of one expert and one sequence |
 //! | [`fp8`], [`scaling`], [`quantize`] | the FP8 codec, its scales, codes and scales of matrices |
 //! | [`fp8_mma`] | codes times codes |
+//! | [`exact`] | what a decoder's forward pass computes, with the same bits on every device |
 //!
 //! [`Operation`] describes any of them with its operands and results, for devices that take a description instead of a launch,
 //! and for devices that compute later.
@@ -78,6 +79,7 @@ pub mod attention;
 mod distance;
 mod element;
 mod error;
+pub mod exact;
 pub mod expert_activation;
 pub mod experts;
 pub mod fp8;
@@ -96,7 +98,8 @@ pub use distance::{distance, distance_over};
 pub use element::Element;
 pub use error::{Fault, Mismatch};
 pub use operation::{
-    Attention, AttentionPass, Experts, Gradient, GroupedGemm, HostTensor, KvCache, Operation,
-    Permute, Quantize, Routing, Scalar, SegmentAttention, Signature, TableGradients, TensorInfo,
+    Attention, AttentionPass, Exact, Experts, Gradient, GroupedGemm, HostTensor, KvCache,
+    Operation, Permute, Quantize, Routing, Scalar, SegmentAttention, Signature, TableGradients,
+    TensorInfo,
 };
 pub use pattern::matches_pattern;

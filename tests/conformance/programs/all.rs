@@ -14,6 +14,7 @@ fn main() {
         lists::SEGMENT_ATTENTION,
         lists::ATTENTION,
         lists::KV_CACHE,
+        lists::EXACT,
         lists::NN,
         lists::MOE,
         lists::FP8_LAYERS,

@@ -18,6 +18,7 @@
 mod activation_dropout;
 mod attention;
 mod casts;
+mod exact;
 mod expect;
 mod expert_activation;
 mod experts;
@@ -148,6 +149,11 @@ pub const ATTENTION: &[Case] = cases! {
 pub const KV_CACHE: &[Case] = cases! {
     kv_cache: formats, rules, heads, long, empty, f16, bf16, steps_are_the_whole, paged_is_contiguous,
         independent_of_the_batch, appends_in_place, clones_are_apart, stale_values;
+};
+
+/// Cases of operations with the same bits on every device.
+pub const EXACT: &[Case] = cases! {
+    exact: functions, small_numbers, products, activations, rows, choices, attention;
 };
 
 /// Cases of Burn's own modules on our kernels, and of linear layers with half of their weights.

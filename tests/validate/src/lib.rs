@@ -176,6 +176,11 @@ pub fn routing() -> Vec<KernelEntry> {
     all([moebius_shaders::routing::entries(), permute::entries()])
 }
 
+/// Kernels with the same bits on every device.
+pub fn exact() -> Vec<KernelEntry> {
+    moebius_shaders::exact::entries()
+}
+
 /// Kernels of FP8 codes, and the instrument of the benchmarks.
 pub fn codes() -> Vec<KernelEntry> {
     all([fp8::entries(), quantize::entries(), vec![peak::entry()]])
@@ -232,7 +237,7 @@ mod tests {
 
     #[test]
     fn every_kernel_is_in_one_program() {
-        let programs: [Kernels; 5] = [attention, caches, products, routing, codes];
+        let programs: [Kernels; 6] = [attention, caches, products, routing, exact, codes];
         let names = |kernels: Vec<KernelEntry>| -> Vec<String> {
             let mut names: Vec<String> = kernels.into_iter().map(|entry| entry.name).collect();
             names.sort();

@@ -231,12 +231,17 @@ pub struct Places<'a> {
 
 impl Places<'_> {
     /// Returns the position of a sequence's first new token, and one past its last.
-    fn span(&self, sequence: usize) -> [usize; 2] {
+    pub(crate) fn span(&self, sequence: usize) -> [usize; 2] {
         [0, 1].map(|at| self.spans[2 * sequence + at] as usize)
     }
 
     /// Returns where the block of a token begins; `None` if the pool doesn't have its page.
-    fn block(&self, l: &Layout, [sequence, head]: [usize; 2], token: usize) -> Option<usize> {
+    pub(crate) fn block(
+        &self,
+        l: &Layout,
+        [sequence, head]: [usize; 2],
+        token: usize,
+    ) -> Option<usize> {
         let row = &self.table[sequence * self.pages..][..self.pages];
         let page = *row.get(token / l.page())? as usize;
         (page < l.pages()).then(|| l.block(page, head, token % l.page()))

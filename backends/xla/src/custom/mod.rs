@@ -136,7 +136,7 @@ pub fn unpack(words: &[u64]) -> Result<Operation, CallError> {
 pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<TensorType>, CallError> {
     operation.check()?;
     let signature = operation.signature();
-    if let Operation::GroupedGemm(GroupedGemm::Fp8Codes(_)) = operation {
+    if let Operation::GroupedGemm(GroupedGemm::Fp8Codes(_)) | Operation::Exact(_) = operation {
         return Err(CallError::NotLowered(signature.name));
     }
     if inputs.len() != signature.operands.len() {
@@ -217,6 +217,7 @@ pub fn lower_tiled(
         Operation::SegmentAttention(operation) => segment_attention::lower(b, operation, inputs),
         Operation::Attention(operation) => attention::lower(b, operation, inputs, tiling),
         Operation::KvCache(operation) => kv_cache::lower(b, operation, inputs, tiling),
+        Operation::Exact(_) => return Err(CallError::NotLowered(operation.signature().name)),
     };
     let signature = operation.signature();
     debug_assert_eq!(results.len(), expected.len(), "{}", signature.name);

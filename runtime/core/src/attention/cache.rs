@@ -2,11 +2,13 @@
 //! pool of one layer.
 
 use super::{Attend, Attended, CacheFormat};
+use crate::Error;
 use crate::check::{check_device, check_equal, check_same, element};
 use crate::device::is_flex;
-use crate::{Error, ops};
+use crate::ops::{self, DeviceValue};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::attention::Sizes;
+use moebius_ops::exact::Seen;
 use moebius_ops::kv_cache::{Append, Attend as CachedAttention, BLOCK, Layout};
 use moebius_ops::{Fault, Mismatch};
 
@@ -353,6 +355,11 @@ impl KvCache {
         Ok(())
     }
 
+    /// How keys and values are kept.
+    pub fn format(&self) -> CacheFormat {
+        self.layout.format()
+    }
+
     /// The size of the pool in bytes.
     pub fn bytes(&self) -> usize {
         self.layout.bytes()
@@ -396,8 +403,58 @@ impl KvCache {
     /// As [`KvCache::append`]; also for a dropout, a position, a rule of the program's own, a rule with a table of pairs (documents,
     /// blocks, mask, bias), and a rule that counts keys from the first query.
     pub fn attend(&self, q: Tensor<4>, step: &Step, attend: &Attend) -> Result<Attended, Error> {
+        let (problem, tables) = self.problem(&q, step, attend)?;
+        let [batch, heads, queries, _] = q.dims();
+        let rows = [batch, heads, queries];
+        if rows.contains(&0) {
+            let o = [batch, heads, queries, self.layout.value_dim()];
+            return Ok(Attended {
+                o: Tensor::zeros(o, (&self.device, q.dtype())),
+                lse: Tensor::zeros(rows, (&self.device, DType::F32)),
+            });
+        }
+        let places = [step.table.clone(), step.spans.clone()];
+        let (o, lse) = ops::kv_cache::attend(q, self.words(), places, tables, problem)?;
+        Ok(Attended { o, lse })
+    }
+
+    /// Computes o as [`KvCache::attend`] does, with the same bits on every device ([`crate::exact`]).
+    ///
+    /// # Errors
+    /// As [`KvCache::attend`], and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a cache or queries that aren't f32, for other
+    /// rules than `causal`, `window` and `softcap`, of which the first or the second is there, on XLA, and on a device that records gradients.
+    pub fn attend_exactly(
+        &self,
+        q: Tensor<4>,
+        step: &Step,
+        attend: &Attend,
+    ) -> Result<Tensor<4>, Error> {
+        let (problem, sinks) = self.problem(&q, step, attend)?;
+        Seen::of(&problem)?;
+        let [batch, heads, queries, _] = q.dims();
+        if [batch, heads, queries].contains(&0) {
+            let o = [batch, heads, queries, self.layout.value_dim()];
+            return Ok(Tensor::zeros(o, (&self.device, DType::F32)));
+        }
+        let places = [step.table.clone(), step.spans.clone()];
+        ops::exact::attend(q, self.words(), places, sinks, problem)
+    }
+
+    /// The pool.
+    fn words(&self) -> Tensor<2, Int> {
+        let pool = self.pool.clone();
+        pool.unwrap_or_else(|| unreachable!("an append puts the pool back"))
+    }
+
+    /// Describes the attention of `q`, with the tables that it reads, after a check of the step.
+    fn problem(
+        &self,
+        q: &Tensor<4>,
+        step: &Step,
+        attend: &Attend,
+    ) -> Result<(CachedAttention, Vec<DeviceValue>), Error> {
         let l = self.layout;
-        let [batch, most] = self.check(step, &q)?;
+        let [batch, most] = self.check(step, q)?;
         let ([_, heads, _, _], queries) = (q.dims(), step.tokens());
         let expected = [batch, heads, queries, l.head_dim()];
         check_same("q [B, Hq, T, D]", q.dims(), expected)?;
@@ -411,21 +468,8 @@ impl KvCache {
             value_dim: l.value_dim(),
         };
         Fault::Unsupported.unless(!attend.has_rule(), "own rule over a cache", "none", "one")?;
-        let (problem, tables) = attend.problem(&sizes, &q)?;
-        let problem = CachedAttention::new(problem, l, most)?;
-        let rows = [batch, heads, queries];
-        if rows.contains(&0) {
-            let o = [batch, heads, queries, l.value_dim()];
-            return Ok(Attended {
-                o: Tensor::zeros(o, (&self.device, q.dtype())),
-                lse: Tensor::zeros(rows, (&self.device, DType::F32)),
-            });
-        }
-        let pool = self.pool.clone();
-        let pool = pool.unwrap_or_else(|| unreachable!("an append puts the pool back"));
-        let places = [step.table.clone(), step.spans.clone()];
-        let (o, lse) = ops::kv_cache::attend(q, pool, places, tables, problem)?;
-        Ok(Attended { o, lse })
+        let (problem, tables) = attend.problem(&sizes, q)?;
+        Ok((CachedAttention::new(problem, l, most)?, tables))
     }
 
     /// Returns the number of sequences of a step and of pages in a row of its table, after a check that the step's pages are among this

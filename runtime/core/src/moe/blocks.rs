@@ -165,6 +165,11 @@ impl DenseBlock {
         Ok(Self { experts, config })
     }
 
+    /// The configuration of the network.
+    pub(super) fn config(&self) -> &MoeConfig {
+        &self.config
+    }
+
     /// Computes y from x \[.., H\].
     ///
     /// # Errors

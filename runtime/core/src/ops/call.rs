@@ -156,12 +156,15 @@ impl Request {
     /// gradients.
     ///
     /// # Errors
-    /// The errors of planning, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without an implementation here.
+    /// The errors of planning, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without an implementation here, and
+    /// for an operation that the backend doesn't have.
     pub(crate) fn new<F: Family>(
         operation: F,
         device: &Device,
         how: &F::How,
     ) -> Result<Self, Error> {
+        let described: Operation = operation.clone().into();
+        super::exact::supported(&described, device)?;
         let records = device.is_autodiff();
         let planned = crate::device::plan(device, |capability| -> Result<_, PlanError> {
             let gradients = || operation.gradients(how, capability);
@@ -171,10 +174,9 @@ impl Request {
                 gradients: if records { gradients()? } else { Vec::new() },
             })
         })?;
-        let operation = operation.into();
         let call = Call {
-            signature: Arc::new(operation.signature()),
-            operation,
+            signature: Arc::new(described.signature()),
+            operation: described,
             recorded: None,
             beside: Vec::new(),
             planned,

@@ -4,7 +4,8 @@ use super::call::{Call, Operations};
 use super::host::Operands;
 use super::tensors::Tensors;
 use super::{
-    attention, experts, grouped_gemm, kv_cache, permute, quantize, routing, segment_attention,
+    attention, exact, experts, grouped_gemm, kv_cache, permute, quantize, routing,
+    segment_attention,
 };
 use burn::backend::Flex;
 use moebius_ops::Operation;
@@ -25,6 +26,7 @@ impl Operations for Flex {
                 attention::flex::run(operation, rule.map(|rule| rule as &dyn HostRule), b)
             }
             Operation::KvCache(operation) => kv_cache::flex::run(operation, b),
+            Operation::Exact(operation) => exact::flex::run(operation, b),
         };
         let results = computed.into_iter().zip(&call.signature.results);
         let tensors = results.map(|(computed, info)| computed.into_tensor(info));

@@ -12,6 +12,7 @@
 
 pub(crate) mod attention;
 mod call;
+pub(crate) mod exact;
 pub(crate) mod experts;
 pub(crate) mod fp8_training;
 pub(crate) mod fused;

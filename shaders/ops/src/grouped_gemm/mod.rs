@@ -382,7 +382,7 @@ impl Activation {
 }
 
 /// erfc by the Maclaurin series of erf below 3 and the continued fraction of erfc above; the relative error is below 1e-10 everywhere.
-fn erfc(x: f64) -> f64 {
+pub(crate) fn erfc(x: f64) -> f64 {
     let z = x.abs();
     let tail = if z < 3.0 {
         let (mut term, mut sum) = (z, z);

@@ -3,7 +3,7 @@
 //! Work that a backward pass repeats counts as time, not as work: a product has two gradients of its own size.
 
 use super::{
-    Attention, AttentionPass, Experts, GroupedGemm, KvCache, Operation, Routing, Signature,
+    Attention, AttentionPass, Exact, Experts, GroupedGemm, KvCache, Operation, Routing, Signature,
     TensorInfo,
 };
 use crate::kv_cache::Append;
@@ -18,7 +18,7 @@ impl Operation {
     /// as there are rows, and of a pool of pages what is appended. `None` for attention over a cache, since the lengths of its sequences
     /// are values of an operand.
     pub fn bytes(&self) -> Option<u64> {
-        if let Self::KvCache(KvCache::Attend(_)) = self {
+        if let Self::KvCache(KvCache::Attend(_)) | Self::Exact(Exact::Attend(_)) = self {
             return None;
         }
         let Signature {
@@ -60,6 +60,7 @@ impl Operation {
             Self::GroupedGemm(product) => Some(product.flops()),
             Self::Experts(experts) => Some(experts.flops()),
             Self::Attention(attention) => Some(attention.flops()),
+            Self::Exact(Exact::Product(product)) => Some(product.flops()),
             Self::Routing(Routing::Logits {
                 problem,
                 hidden,
@@ -74,7 +75,8 @@ impl Operation {
             | Self::Routing(_)
             | Self::Permute(_)
             | Self::SegmentAttention(_)
-            | Self::KvCache(_) => None,
+            | Self::KvCache(_)
+            | Self::Exact(_) => None,
         }
     }
 }

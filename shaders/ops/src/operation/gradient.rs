@@ -83,7 +83,7 @@ impl Operation {
             Self::GroupedGemm(product) => *product = through_product(*product, needs)?,
             Self::Experts(experts) => *experts = through_experts(*experts, needs)?,
             Self::Attention(attention) => *attention = attention.gradient(result, needs),
-            Self::KvCache(_) => return None,
+            Self::KvCache(_) | Self::Exact(_) => return None,
         }
         let operation = Box::new(operation);
         Some(Gradient::By { operation, names })

@@ -69,7 +69,7 @@ impl KvCache {
 }
 
 /// The sizes that both operations share.
-fn sizes(layout: &Layout, batch: usize, table: usize) -> [(char, usize); 8] {
+pub(super) fn sizes(layout: &Layout, batch: usize, table: usize) -> [(char, usize); 8] {
     [
         ('B', batch),
         ('G', layout.kv_heads()),

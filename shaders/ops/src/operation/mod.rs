@@ -14,12 +14,14 @@
 //! | `segment_attention.rs` | attention within a sequence |
 //! | `attention.rs` | attention under score rules |
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
+//! | `exact.rs` | what has the same bits on every device |
 //! | `gradient.rs` | which operation computes the gradients of another |
 //! | `cost.rs` | bytes and floating-point operations |
 //! | `operands.rs` | tensors on the host, and the results that the oracles compute of them |
 
 mod attention;
 mod cost;
+mod exact;
 mod experts;
 mod gradient;
 mod grouped_gemm;
@@ -31,6 +33,7 @@ mod routing;
 mod segment_attention;
 
 pub use attention::{Attention, AttentionPass, TableGradients};
+pub use exact::Exact;
 pub use experts::Experts;
 pub use gradient::Gradient;
 pub use grouped_gemm::GroupedGemm;
@@ -192,6 +195,8 @@ families! {
     Attention,
     /// Cached keys and values.
     KvCache,
+    /// What has the same bits on every device.
+    Exact,
 }
 
 /// The signatures of all operations, as `name: operands -> results`. A tensor is its name, one size letter for each dimension,
@@ -243,6 +248,14 @@ attention backward of lse: q BHQD, k BGKD, v BGKE, dropout s w, query_documents 
 cache append: k BGTD, v BGTE, pool Pw w, table BM w, spans Bs w -> pool Pw w
 cache attention: q BHQD, pool Pw w, table BM w, spans Bs w, slopes H f, relative Hr f, sinks H f \
     -> o BHQE, lse BHQ f
+exact map: x n -> y n
+exact product: x mk, W Enk, indices R w, b En -> y Rn
+exact activation: x Rc -> y RF
+exact norm: x Rn, gamma n -> y Rn
+exact route: logits TE, bias E -> indices TK w, weights TK, probs TE, lse T
+exact combine: rows Sn, weights S, base Tn -> y Tn
+exact rotate: x BQHD, cos bQoh, sin bQoh -> y BQHD
+exact attention: q BHQD, pool Pw w, table BM w, spans Bs w, sinks H -> o BHQE
 ";
 
 /// [`SIGNATURES`] by name: operands, results.

@@ -2,7 +2,8 @@
 //! Every test harness uses this one oracle.
 
 use super::{
-    Experts, GroupedGemm, KvCache, Operation, Permute, Routing, Scalar, Signature, TensorInfo,
+    Exact, Experts, GroupedGemm, KvCache, Operation, Permute, Routing, Scalar, Signature,
+    TensorInfo,
 };
 use crate::error::Mismatch;
 use crate::permute::{NOWHERE, Sorted};
@@ -193,7 +194,7 @@ fn check_contents(operation: &Operation, b: &Operands<'_>) -> Result<(), Mismatc
         Operation::KvCache(KvCache::Append(p)) => {
             check_spans(b.words("spans"), p.tokens, p.table * p.layout.page())
         }
-        Operation::KvCache(KvCache::Attend(p)) => {
+        Operation::KvCache(KvCache::Attend(p)) | Operation::Exact(Exact::Attend(p)) => {
             let sizes = p.attention().sizes();
             check_spans(b.words("spans"), sizes.queries, sizes.keys)
         }
