@@ -23,7 +23,7 @@ pub struct Attention {
     /// Sink logit of each head \[heads\]; `None` without sinks.
     pub sinks: Option<Param<Tensor<1>>>,
     #[module(skip)]
-    spec: AttentionSpec,
+    pub(super) spec: AttentionSpec,
     /// Constant ε of the model's norms.
     #[module(skip)]
     epsilon: f64,
@@ -178,25 +178,32 @@ impl Attention {
 
     /// Queries and keys \[B, S, heads, D\] after their norm without factors, if they have such a norm.
     fn unit(&self, heads: [Tensor<4>; 2]) -> [Tensor<4>; 2] {
+        match self.unit_norm(&heads[0]) {
+            Some(norm) => heads.map(|heads| nn::rms_norm(&norm, heads)),
+            None => heads,
+        }
+    }
+
+    /// The norm without factors of queries and keys like `heads`, if they have such a norm.
+    pub(super) fn unit_norm(&self, heads: &Tensor<4>) -> Option<RmsNorm> {
         let Projection::Direct {
             norm: HeadNorm::Unit,
             ..
         } = self.spec.projection
         else {
-            return heads;
+            return None;
         };
-        let options = (&heads[0].device(), heads[0].dtype());
+        let options = (&heads.device(), heads.dtype());
         let gamma = Tensor::ones([self.spec.head_dim], options);
-        let norm = RmsNorm {
+        Some(RmsNorm {
             gamma: Param::from_tensor(gamma),
             epsilon: self.epsilon,
-        };
-        heads.map(|heads| nn::rms_norm(&norm, heads))
+        })
     }
 
     /// Which keys a query sees, and how scores of keys that were divided by `keys` become attention weights; all keys before a query are of
     /// its chunk.
-    fn attend(&self, keys: f32) -> Attend {
+    pub(super) fn attend(&self, keys: f32) -> Attend {
         let attend = match self.spec.window {
             Some(keys) => Attend::new().window(keys),
             None => Attend::new().causal(),

@@ -12,13 +12,15 @@ impl Model {
     /// [`Attend::weights`](moebius::attention::Attend::weights) does, in the dtype of the model. Later layers aren't computed.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward), [`Error::Config`] for no tokens and for a layer that doesn't exist or has no attention, and
+    /// As [`forward`](Self::forward), [`Error::Config`] for an exact model, for no tokens and for a layer that doesn't exist or has no attention, and
     /// [`Error::Moebius`] for more weights than [`Attend::weights`](moebius::attention::Attend::weights) computes.
     pub fn attention_weights(
         &self,
         tokens: Tensor<2, Int>,
         layer: usize,
     ) -> Result<Tensor<4>, Error> {
+        let (what, expected) = ("attention weights", "a model that isn't exact");
+        Error::check(!self.exact, what, expected, "an exact one")?;
         let count = tokens.shape().num_elements();
         Error::check(count > 0, "tokens", "at least one", count)?;
         let found = self.blocks.get(layer);

@@ -39,7 +39,7 @@ pub struct Block {
     /// Norm after the feed-forward part.
     pub feed_forward_out_norm: Option<RmsNorm>,
     #[module(skip)]
-    residual: f64,
+    pub(super) residual: f64,
 }
 
 impl Block {

@@ -99,6 +99,7 @@ impl Building {
             norm: from.norm(Slot::Norm, self.spec.epsilon)?,
             head: from.matrix_if(Slot::Head)?.map(in_large_pages),
             spec: self.spec,
+            exact: false,
         }))
     }
 }

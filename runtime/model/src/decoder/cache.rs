@@ -436,6 +436,22 @@ impl AttentionCache<'_> {
             found.slice([0..b, 0..queries, 0..s, 0..width])
         })
     }
+
+    /// Does what [`attend`](Self::attend) does with the same bits on every device, in a cache in f32.
+    pub(super) fn attend_exactly(
+        &mut self,
+        [q, k, v]: [Tensor<4>; 3],
+        attend: &Attend,
+    ) -> Result<Tensor<4>, Error> {
+        let format = self.cache.format();
+        let right = format == CacheFormat::F32;
+        Error::check(right, "cache of an exact model", "f32", format)?;
+        let ([b, _, s, width], [_, queries, ..]) = (v.dims(), q.dims());
+        let [q, k, v] = [q, k, v].map(wide);
+        self.cache.append(k, v, self.step)?;
+        let found = self.cache.attend_exactly(q, self.step, attend)?;
+        Ok(found.slice([0..b, 0..queries, 0..s, 0..width]))
+    }
 }
 
 /// Keys or values over a scale, as codes of E4M3 will hold them: up to 448, and in steps of 2⁻⁹ below 2⁻⁶. The power of two that the cache

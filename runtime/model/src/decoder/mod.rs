@@ -10,6 +10,7 @@ mod block;
 mod building;
 mod cache;
 mod convolution;
+mod exact;
 mod footprint;
 mod padded;
 mod parts;
@@ -73,6 +74,9 @@ pub struct Model {
     pub head: Option<Param<Tensor<2>>>,
     #[module(skip)]
     spec: ModelSpec,
+    /// Whether passes have the same bits on every device.
+    #[module(skip)]
+    exact: bool,
 }
 
 /// Output of a forward pass.
@@ -432,6 +436,10 @@ impl Model {
             let routing = Vec::new();
             return Ok(Logits { logits, routing });
         }
+        if self.exact && given.cache.is_none() {
+            let way = (CacheFormat::F32, places.longest);
+            return self.served(tokens, way, given.routes, given.states);
+        }
         let device = tokens.device();
         moebius::reduce::check_rows("training", sequences * length, &embedding.device())?;
         let work = self.of_head(sequences * length);
@@ -454,7 +462,12 @@ impl Model {
         let gamma = self.norm.gamma.val();
         let (device, dtype) = (gamma.device(), gamma.dtype());
         let angles = self.angles(places);
-        let mut x = self.placed(self.embed(tokens, dtype), places)?;
+        let rows = self.embedding.val().select(0, tokens.flatten(0, 1));
+        let mut x = if self.exact {
+            self.placed_exactly(rows, places)?
+        } else {
+            self.placed(self.embed(rows, dtype), places)?
+        };
         keep(given.states.as_deref_mut(), &x);
         let mut routing = Vec::new();
         let layers = given.layers.unwrap_or(self.blocks.len());
@@ -467,7 +480,13 @@ impl Model {
                 along: given.routes.and_then(|routes| routes.of(number)),
                 states: given.states.as_deref_mut(),
             };
-            let layer = || block.forward(x, places, &angles, of_layer);
+            let layer = || {
+                if self.exact {
+                    block.forward_exactly(x, places, &angles, of_layer)
+                } else {
+                    block.forward(x, places, &angles, of_layer)
+                }
+            };
             let (y, chosen) = in_span(trace_span!("layer", number), &device, layer)?;
             x = match given.values {
                 Some(states) => with_value(y, &states[2 * number + 2]),
@@ -489,10 +508,9 @@ impl Model {
         Angles::new(ropes, places, (&gamma.device(), gamma.dtype()))
     }
 
-    /// Embeddings x \[B · S, H\] of the tokens.
-    fn embed(&self, tokens: Tensor<2, Int>, dtype: DType) -> Tensor<2> {
-        let x = self.embedding.val().select(0, tokens.flatten(0, 1));
-        let x = x.cast(dtype);
+    /// Embeddings x \[B · S, H\] of the tokens' rows of the embedding.
+    fn embed(&self, rows: Tensor<2>, dtype: DType) -> Tensor<2> {
+        let x = rows.cast(dtype);
         if self.spec.embedding_scale == 1.0 {
             x
         } else {
@@ -502,10 +520,20 @@ impl Model {
 
     /// Adds the learned positions of the tokens to x \[B · S, H\]; rows beyond a sequence's tokens get positions, too.
     fn placed(&self, x: Tensor<2>, places: &Places) -> Result<Tensor<2>, Error> {
-        let Some(learned) = &self.positions else {
+        let Some(learned) = self.learned(places)? else {
             return Ok(x);
         };
-        let (learned, [rows, width], length) = (learned.val(), x.dims(), places.tokens);
+        let ([rows, width], length) = (x.dims(), places.tokens);
+        let x = x.reshape([rows / length, length, width]) + learned;
+        Ok(x.reshape([rows, width]))
+    }
+
+    /// Learned positions \[B or 1, S, H\] of the tokens; `None` for a model without any.
+    fn learned(&self, places: &Places) -> Result<Option<Tensor<3>>, Error> {
+        let Some(learned) = &self.positions else {
+            return Ok(None);
+        };
+        let (learned, length) = (learned.val(), places.tokens);
         let [most, _] = learned.dims();
         let longest = places.first.iter().max().map_or(0, |first| first + length);
         let expected = format!("at most {most}");
@@ -514,12 +542,10 @@ impl Model {
         let of = |&first: &usize| learned.clone().narrow(0, first, length).unsqueeze();
         let mut learned: Vec<Tensor<3>> = firsts.map(of).collect();
         // Joining one tensor would copy it.
-        let learned = match learned.len() {
+        Ok(Some(match learned.len() {
             1 => learned.remove(0),
             _ => Tensor::cat(learned, 0),
-        };
-        let x = x.reshape([rows / length, length, width]) + learned;
-        Ok(x.reshape([rows, width]))
+        }))
     }
 
     /// Multiply-adds of the head for `rows` tokens, whose product is the largest operation of most models.
@@ -528,6 +554,9 @@ impl Model {
     }
 
     fn logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        if self.exact {
+            return self.logits_exactly(x);
+        }
         let head = self.head.as_ref().unwrap_or(&self.embedding);
         let logits = nn::linear(nn::rms_norm(&self.norm, x), head.val(), None)?;
         let logits = if self.spec.logits_scale == 1.0 {

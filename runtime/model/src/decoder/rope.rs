@@ -8,8 +8,11 @@ use std::borrow::Cow;
 use std::f64::consts::PI;
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::exact;
 use moebius::nn::{self, Pairs};
 use serde::Serialize;
+
+use crate::error::Error;
 
 /// Rotary position embedding of a head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -256,16 +259,32 @@ impl Angles {
         let Some(rope) = rope else {
             return x;
         };
+        let (tables, pairs) = self.tables(rope, at);
+        let turned = nn::rotate(x, tables, pairs);
+        turned.unwrap_or_else(|error| unreachable!("the tables are those of all heads: {error}"))
+    }
+
+    /// Rotates the first elements of x \[B, S, heads, D\] as [`turn`](Self::turn) does, with the same bits on every device.
+    pub(super) fn turn_exactly(
+        &self,
+        x: Tensor<4>,
+        rope: Option<&Rope>,
+    ) -> Result<Tensor<4>, Error> {
+        let Some(rope) = rope else {
+            return Ok(x);
+        };
+        let (tables, pairs) = self.tables(rope, 0);
+        Ok(exact::rotate(x, tables, pairs)?)
+    }
+
+    /// The tables of a layer's rotary positions, and the pairs from element `at` on.
+    fn tables(&self, rope: &Rope, at: usize) -> ([Tensor<4>; 2], Pairs) {
         let found = self.kinds.iter().find(|(known, _)| known == rope);
         let Some((_, tables)) = found else {
             unreachable!("the angles are those of all layers");
         };
-        let pairs = Pairs {
-            at,
-            interleaved: rope.interleaved,
-        };
-        let turned = nn::rotate(x, tables.clone(), pairs);
-        turned.unwrap_or_else(|error| unreachable!("the tables are those of all heads: {error}"))
+        let interleaved = rope.interleaved;
+        (tables.clone(), Pairs { at, interleaved })
     }
 }
 

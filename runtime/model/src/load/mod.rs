@@ -107,6 +107,8 @@ pub struct LoadOptions {
     /// Bytes of the device for the experts of all layers together: the experts are in host memory, and on the device while tokens need them
     /// ([`moebius::moe::switching`]). `None` for all experts on the device.
     pub expert_cache: Option<u64>,
+    /// Whether the model's passes have the same bits on every device ([`Model::with_exact`]), with `keep_fp8` off and `dtype` f32.
+    pub exact: bool,
 }
 
 impl Default for LoadOptions {
@@ -118,11 +120,21 @@ impl Default for LoadOptions {
             narrow_embedding: false,
             fp8_training: None,
             expert_cache: None,
+            exact: false,
         }
     }
 }
 
 impl LoadOptions {
+    /// Loads a model whose passes have the same bits on every device ([`Model::with_exact`]): all weights are f32, decoded on the host.
+    pub fn exact() -> Self {
+        Self {
+            keep_fp8: false,
+            exact: true,
+            ..Self::default()
+        }
+    }
+
     /// Loads weights as FP8. Codes in the file stay; other weights become E4M3 with a scale for every 32 values of a row, found by least
     /// squares.
     ///
@@ -139,6 +151,17 @@ impl LoadOptions {
             round: Some(quantizer.with_scales(ScaleRule::LeastSquares)),
             narrow_embedding: true,
             ..Self::default()
+        }
+    }
+}
+
+impl LoadOptions {
+    /// The model, exact if it is to be.
+    fn of(self, model: Model) -> Result<Model, Error> {
+        if self.exact {
+            model.with_exact()
+        } else {
+            Ok(model)
         }
     }
 }
@@ -316,7 +339,7 @@ impl ModelFiles {
     ///
     /// # Errors
     /// [`Error::NoRoom`] as [`ModelFiles::check_memory`] says, before anything is read, [`Error::Weights`] when files can't be read,
-    /// [`Error::Moebius`] when the device can't hold or run the model.
+    /// [`Error::Moebius`] when the device can't hold or run the model, and the errors of [`Model::with_exact`] if the model is to be exact.
     pub fn load(
         &self,
         device: &Device,
@@ -327,7 +350,8 @@ impl ModelFiles {
         let spec = self.spec.clone().with_fp8(options.fp8_training);
         let before = self.files.checkpoint().bytes_read();
         let building = Building::new(&spec).with_expert_cache(options.expert_cache);
-        building.finish(&mut self.stream(device, options, before, progress))
+        let model = building.finish(&mut self.stream(device, options, before, progress))?;
+        options.of(model)
     }
 
     /// The weights for a device; `before` is the number of bytes of the files read earlier.
@@ -451,7 +475,7 @@ impl Loading<'_> {
         let mut stream = files.stream(&self.device, options, self.before, progress);
         Ok(match self.building.go_on(&mut stream)? {
             ControlFlow::Continue(building) => ControlFlow::Continue(Self { building, ..self }),
-            ControlFlow::Break(model) => ControlFlow::Break(model),
+            ControlFlow::Break(model) => ControlFlow::Break(options.of(model)?),
         })
     }
 }

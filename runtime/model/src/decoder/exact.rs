@@ -1,0 +1,248 @@
+//! Forward passes with the same bits on every device, by the operations of [`moebius::exact`]. What a layer does is in `attention.rs` and
+//! `block.rs`; here are the same steps in other operations, over a cache in any case.
+
+use burn::module::Param;
+use burn::nn::RmsNorm;
+use burn::tensor::{DType, Tensor};
+use moebius::exact::{self, Function};
+use moebius::fp8::{Precision, Weight};
+use moebius::moe::Routing;
+use moebius::nn::Linear;
+use moebius_weights::Unfit;
+
+use super::Model;
+use super::attention::{Attention, Direct, Projections};
+use super::block::{Block, FeedForward, LayerGiven, keep};
+use super::cache::{AttentionCache, LayerCache};
+use super::rope::{Angles, Places};
+use super::spec::{AttentionSpec, HeadNorm, Projection};
+use crate::error::Error;
+
+impl Model {
+    /// This model, whose forward passes and steps have the same bits on every device: on Flex, CubeCL's processors, and GPUs. A whole sequence
+    /// is computed as a step over an empty cache in f32, so that both have the same bits, too. It takes longer, and there are no gradients.
+    ///
+    /// Cosines and sines of rotary positions are the system's of this machine, in f64 and rounded to f32.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for weights that aren't f32, experts in host memory, latent attention, convolutions and temperatures of queries, and
+    /// [`Error::Moebius`] for what [`MoeLayer::check_exact`](moebius::moe::MoeLayer::check_exact) refuses; the error names the first. Passes
+    /// refuse devices that record gradients, XLA, and caches in another format.
+    pub fn with_exact(self) -> Result<Self, Error> {
+        check_dtype("embedding", &self.embedding.val())?;
+        if let Some(head) = &self.head {
+            check_dtype("head", &head.val())?;
+        }
+        for (number, block) in self.blocks.iter().enumerate() {
+            block.check_exact(number)?;
+        }
+        Ok(Self {
+            exact: true,
+            ..self
+        })
+    }
+
+    /// Whether passes have the same bits on every device ([`Model::with_exact`]).
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// Embeddings x \[B · S, H\] of the tokens' rows of the embedding, with learned positions.
+    pub(super) fn placed_exactly(
+        &self,
+        rows: Tensor<2>,
+        places: &Places,
+    ) -> Result<Tensor<2>, Error> {
+        let x = scaled(rows, self.spec.embedding_scale)?;
+        let Some(learned) = self.learned(places)? else {
+            return Ok(x);
+        };
+        let ([rows, width], length) = (x.dims(), places.tokens);
+        let learned = learned.expand([rows / length, length, width]);
+        let learned = learned.reshape([rows, width]);
+        Ok(exact::combine(x, None, Some(learned), 1.0)?)
+    }
+
+    /// Logits \[T, V\] of x \[T, H\] after the last layer.
+    pub(super) fn logits_exactly(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        let head = self.head.as_ref().unwrap_or(&self.embedding);
+        let x = exact::rms_norm(&self.norm, x)?;
+        let logits = exact::linear(x, head.val(), None)?;
+        let logits = scaled(logits, self.spec.logits_scale)?;
+        let Some(cap) = self.spec.logits_softcap else {
+            return Ok(logits);
+        };
+        let bent = exact::map(Function::Tanh, scaled(logits, 1.0 / cap)?)?;
+        scaled(bent, cap)
+    }
+}
+
+/// x times a factor.
+fn scaled(x: Tensor<2>, factor: f64) -> Result<Tensor<2>, Error> {
+    if factor == 1.0 {
+        return Ok(x);
+    }
+    Ok(exact::combine(x, None, None, factor as f32)?)
+}
+
+fn refused(what: String, expected: &str, got: &str) -> Error {
+    Error::Config(Unfit::new(what, expected, got))
+}
+
+fn check_dtype<const D: usize>(what: &'static str, values: &Tensor<D>) -> Result<(), Error> {
+    let got = format!("{:?}", values.dtype());
+    let right = values.dtype() == DType::F32;
+    Error::check(right, what, "f32 for an exact model", got)
+}
+
+impl Block {
+    /// Checks that the layer, of this number, has a forward with the same bits on every device.
+    fn check_exact(&self, number: usize) -> Result<(), Error> {
+        let Some(attention) = &self.attention else {
+            let what = format!("layer {number} of an exact model");
+            return Err(refused(what, "attention", "a convolution"));
+        };
+        attention.check_exact(number)?;
+        match &self.feed_forward {
+            FeedForward::Dense(block) => Ok(block.check_exact()?),
+            FeedForward::Experts(layer) => Ok(layer.check_exact()?),
+            FeedForward::Switched(_) => {
+                let what = format!("experts of layer {number} of an exact model");
+                Err(refused(what, "on their device", "in host memory"))
+            }
+        }
+    }
+
+    /// Does what [`Block::forward`] does with the same bits on every device.
+    pub(super) fn forward_exactly(
+        &self,
+        x: Tensor<2>,
+        places: &Places,
+        angles: &Angles,
+        given: LayerGiven<'_>,
+    ) -> Result<(Tensor<2>, Option<Routing>), Error> {
+        let LayerGiven {
+            cache,
+            along,
+            mut states,
+        } = given;
+        let own = along.is_none();
+        Error::check(own, "routes of an exact model", "its own", "given ones")?;
+        let (Some(attention), Some(LayerCache::Attention(cache))) = (&self.attention, cache) else {
+            unreachable!("whole sequences get a cache, and convolutions were refused");
+        };
+        let residual = self.residual as f32;
+        let before = normed(self.attention_norm.as_ref(), x.clone())?;
+        let seen = attention.forward_exactly(before, places, angles, cache)?;
+        let seen = normed(self.attention_out_norm.as_ref(), seen)?;
+        let x = exact::combine(seen, None, Some(x), residual)?;
+        keep(states.as_deref_mut(), &x);
+        let before = normed(self.feed_forward_norm.as_ref(), x.clone())?;
+        let (y, routing) = match &self.feed_forward {
+            FeedForward::Dense(block) => (block.forward_exactly(before)?, None),
+            FeedForward::Experts(layer) => {
+                let out = layer.forward_exactly(before)?;
+                (out.y, Some(out.routing))
+            }
+            FeedForward::Switched(_) => unreachable!("experts in host memory were refused"),
+        };
+        let y = normed(self.feed_forward_out_norm.as_ref(), y)?;
+        let x = exact::combine(y, None, Some(x), residual)?;
+        keep(states, &x);
+        Ok((x, routing))
+    }
+}
+
+/// x \[.., width\] after the norm, if there is one.
+fn normed<const D: usize>(norm: Option<&RmsNorm>, x: Tensor<D>) -> Result<Tensor<D>, Error> {
+    Ok(match norm {
+        Some(norm) => exact::rms_norm(norm, x)?,
+        None => x,
+    })
+}
+
+fn linear(layer: &Linear, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+    let bias = layer.bias.as_ref().map(Param::val);
+    Ok(exact::linear(x, layer.weight.values()?, bias)?)
+}
+
+impl Attention {
+    fn check_exact(&self, number: usize) -> Result<(), Error> {
+        let what = |part: &str| format!("{part} of layer {number} of an exact model");
+        let Projections::Direct(direct) = &self.projection else {
+            return Err(refused(what("attention"), "separate projections", "latent"));
+        };
+        if self.spec.temperature.is_some() {
+            let (expected, got) = ("no factor of positions", "a temperature");
+            return Err(refused(what("queries"), expected, got));
+        }
+        let layers = [&direct.query, &direct.key, &direct.value, &self.out];
+        let in_f32 = |weight: &Weight<2>| {
+            weight.precision() == Precision::Float && weight.dtype() == DType::F32
+        };
+        if !layers.iter().all(|layer| in_f32(&layer.weight)) {
+            let got = "another precision";
+            return Err(refused(what("projections"), "f32", got));
+        }
+        Ok(())
+    }
+
+    fn forward_exactly(
+        &self,
+        x: Tensor<2>,
+        places: &Places,
+        angles: &Angles,
+        mut cache: AttentionCache<'_>,
+    ) -> Result<Tensor<2>, Error> {
+        let (spec, sequences) = (&self.spec, [places.first.len(), places.tokens]);
+        let Projections::Direct(direct) = &self.projection else {
+            unreachable!("latent attention was refused");
+        };
+        let [q, k, v] = direct.forward_exactly(x, sequences, spec, angles)?;
+        let unit = self.unit_norm(&q);
+        let [q, k] = [normed(unit.as_ref(), q)?, normed(unit.as_ref(), k)?];
+        let heads = [q, k, v].map(|heads| heads.swap_dims(1, 2));
+        let found = cache.attend_exactly(heads, &self.attend(1.0))?;
+        let rows = sequences[0] * sequences[1];
+        let width = spec.heads * spec.value_dim;
+        let joined = found.swap_dims(1, 2).reshape([rows, width]);
+        linear(&self.out, joined)
+    }
+}
+
+impl Direct {
+    /// Queries, keys and values \[B, S, heads, D or Dv\] of x \[B · S, H\].
+    fn forward_exactly(
+        &self,
+        x: Tensor<2>,
+        [b, s]: [usize; 2],
+        spec: &AttentionSpec,
+        angles: &Angles,
+    ) -> Result<[Tensor<4>; 3], Error> {
+        let Projection::Direct { norm, clip, .. } = spec.projection else {
+            unreachable!("the layer was made of the description");
+        };
+        let at = |own: HeadNorm, over: &Option<RmsNorm>| {
+            let there = over.as_ref().filter(|_| norm == own);
+            there.cloned()
+        };
+        let project = |layer: &Linear, over: &Option<RmsNorm>, heads, width| {
+            let rows = normed(at(HeadNorm::All, over).as_ref(), linear(layer, x.clone())?)?;
+            let rows = match clip {
+                Some(clip) => rows.clamp(-clip, clip),
+                None => rows,
+            };
+            let heads: Tensor<4> = rows.reshape([b, s, heads, width]);
+            normed(at(HeadNorm::Head, over).as_ref(), heads)
+        };
+        let turn = |heads: Tensor<4>, over: &Option<RmsNorm>| {
+            let turned = angles.turn_exactly(heads, spec.rope.as_ref())?;
+            normed(at(HeadNorm::Turned, over).as_ref(), turned)
+        };
+        let (q_norm, k_norm) = (&self.query_norm, &self.key_norm);
+        let q = project(&self.query, q_norm, spec.heads, spec.head_dim)?;
+        let k = project(&self.key, k_norm, spec.kv_heads, spec.head_dim)?;
+        let v = project(&self.value, &None, spec.kv_heads, spec.value_dim)?;
+        Ok([turn(q, q_norm)?, turn(k, k_norm)?, v])
+    }
+}
