@@ -85,7 +85,7 @@ fn kept_weight<F: Float, L: Size>(
         // A vector holds the weights of two groups.
         let two = kept[at / 2];
         let later = two.extract(comptime!(which + 2));
-        f32::cast_from(select(at % 2 == 0, two.extract(which), later))
+        f32::cast_from(select(at & 1 == 0, two.extract(which), later))
     } else {
         f32::cast_from(kept[at].extract(which))
     }
@@ -175,7 +175,7 @@ pub(super) fn chunk_of_row(
     #[unroll]
     for group in 0..2usize {
         let later = four.extract(comptime!(group + 2));
-        let pair = select(chunk % 2 == 0, four.extract(group), later);
+        let pair = select(chunk & 1 == 0, four.extract(group), later);
         let bits = places_of(places, stack, row, 2 * chunk + group);
         #[unroll]
         for half in 0..2usize {
