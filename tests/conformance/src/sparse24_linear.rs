@@ -1,7 +1,7 @@
 //! Linear layers with 2:4 weights against the same layers with the dense weights.
 
 use crate::tensors::{bits, doubles, dtype, floats, random};
-use burn::module::Param;
+use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Device, Tensor, TensorData};
 use moebius::fp8::training::Fp8Recipe;
 use moebius::nn::{Linear, linear};

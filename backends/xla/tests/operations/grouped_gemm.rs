@@ -10,6 +10,7 @@ use moebius_ops::grouped_gemm::{Activation, Problem, Source, Stored, sparse24};
 use moebius_ops::permute::Sorted;
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use moebius_pjrt::ElementType::{self, BF16, F16, F32};
+use std::slice;
 
 fn problem(rows: usize, bias: bool) -> Problem {
     Problem {
@@ -111,7 +112,7 @@ fn what_is_kept_of_sparse_weights_is_completed() {
         let ends = i32s(&[6], &offsets(&loads));
         let bias = floats(of, &[5, 12], &noise(60, 4));
         let w = [kept, places, ends];
-        let inputs = [&[x.clone()], w.as_slice(), &[bias]].concat();
+        let inputs = [slice::from_ref(&x), w.as_slice(), &[bias]].concat();
         run::check(GroupedGemm::Linear(p), &inputs, |_| tolerance);
         let backward = GroupedGemm::LinearBackward {
             problem: p,
