@@ -1,4 +1,4 @@
-//! Types of GGUF tensors, by their numbers in a file, and the decoding of their blocks.
+//! Types of GGUF tensors, by their numbers in a file, and the decoding of their blocks, which encoding is judged by.
 //!
 //! The formats are those of ggml. A 4-bit code in the low half of a byte belongs to the first half of its group, and one in the high half
 //! to the second. Scales are multiplied in the same order as in ggml, so that values are equal bit for bit.
@@ -115,6 +115,13 @@ impl GgmlType {
     pub(super) fn of(number: u32) -> Option<Self> {
         let mut all = DECODED.iter().chain(OTHERS);
         all.find(|kind| kind.number == number).copied()
+    }
+
+    /// The type with this name that can be decoded, whatever the case of its letters.
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = DECODED.iter();
+        all.find(|kind| kind.name.eq_ignore_ascii_case(name))
+            .copied()
     }
 
     /// Name of the type in the GGUF format.
@@ -393,12 +400,12 @@ fn tq2_0(block: &[u8; 66], out: &mut [f32; 256]) {
 }
 
 /// Values of the 16 codes of IQ4_NL and IQ4_XS, in finer steps around 0.
-const UNEVEN: [i8; 16] = [
+pub(super) const UNEVEN: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
 
 /// Twice the values of the 16 codes of E2M1; ggml has no −0.
-const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub(super) const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// Decodes 32 codes of 4 bits by a table of their values, times `factor`.
 fn looked_up(table: &[i8; 16], factor: f32, codes: &[u8], out: &mut [f32]) {
@@ -426,15 +433,18 @@ fn iq4_xs(block: &[u8; 136], out: &mut [f32; 256]) {
     }
 }
 
-/// Decodes MXFP4. The E8M0 scale is halved, as the table holds twice the values; in ggml the largest scale byte means 2¹²⁷, not NaN.
-fn mxfp4(block: &[u8; 17], out: &mut [f32; 32]) {
-    let exponent = u32::from(block[0]);
-    let scale = match exponent {
+/// Half of the E8M0 scale of an exponent, for a table with twice the values; in ggml the largest exponent means 2¹²⁷, not NaN.
+pub(super) fn half_e8m0(exponent: u8) -> f32 {
+    let exponent = u32::from(exponent);
+    f32::from_bits(match exponent {
         // The halved scale is subnormal.
         0 | 1 => 0x0020_0000 << exponent,
         _ => (exponent - 1) << 23,
-    };
-    looked_up(&TWICE_E2M1, f32::from_bits(scale), &block[1..], out);
+    })
+}
+
+fn mxfp4(block: &[u8; 17], out: &mut [f32; 32]) {
+    looked_up(&TWICE_E2M1, half_e8m0(block[0]), &block[1..], out);
 }
 
 #[cfg(test)]
