@@ -211,6 +211,7 @@ fn weights_hint(error: &moebius_weights::WeightsError) -> Option<&'static str> {
         WeightsError::TargetExists { .. } | WeightsError::TargetIsSource { .. } => {
             "name another folder with --out"
         }
+        WeightsError::FileExists(_) => "name another file with --out",
         WeightsError::Busy { .. } => "if no other run writes there, remove it",
         WeightsError::SkippedFp8 { .. } => {
             "convert it as well, or ask for the format and granularity that it has"

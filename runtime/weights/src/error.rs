@@ -183,6 +183,9 @@ pub enum WeightsError {
     /// The target folder isn't empty.
     #[error("{0}: expected a new or an empty folder")]
     TargetExists(PathBuf),
+    /// The target is a file that exists.
+    #[error("{0} exists: expected the name of a new file")]
+    FileExists(PathBuf),
     /// The target is the same as the source.
     #[error("{0} is what is read")]
     TargetIsSource(PathBuf),

@@ -124,6 +124,11 @@ impl GgmlType {
             .copied()
     }
 
+    /// The type's number in a file.
+    pub(super) fn number(self) -> u32 {
+        self.number
+    }
+
     /// Name of the type in the GGUF format.
     pub fn name(self) -> &'static str {
         self.name

@@ -15,7 +15,7 @@ const MAX_RANK: u32 = 4;
 const MAX_NAME: u64 = 64;
 const MAX_KEY: u64 = 65535;
 /// Default alignment of the data in bytes.
-const ALIGNMENT: u64 = 32;
+pub(super) const ALIGNMENT: u64 = 32;
 /// Metadata key of the alignment.
 const ALIGNMENT_KEY: &str = "general.alignment";
 
@@ -224,7 +224,7 @@ impl GgufTensor {
 }
 
 /// The product of the extents; `None` where it overflows, even if an extent is 0, because callers multiply some of the extents again.
-fn elements(shape: &[usize]) -> Option<u64> {
+pub(super) fn elements(shape: &[usize]) -> Option<u64> {
     let extents = shape.iter().map(|&extent| extent as u64);
     let product = extents.clone();
     let product = product

@@ -1,4 +1,4 @@
-//! Values of metadata, and the cursor that reads the head of a file in order, in pieces, and allocates no memory for more than the file can
+//! Values of metadata, as they are read and written, and the cursor that reads the head of a file in order, in pieces, and allocates no memory for more than the file can
 //! hold.
 
 use crate::error::{GgufError, Unfit, quoted};
@@ -82,6 +82,13 @@ impl Scalar {
         })
     }
 
+    /// The type's number in a file.
+    fn number(self) -> u32 {
+        let mut numbers = 0..=12;
+        let own = numbers.find(|&number| Self::of(number) == Some(self));
+        own.unwrap_or_else(|| unreachable!("every type has a number"))
+    }
+
     fn size(self) -> usize {
         match self {
             Self::U8 | Self::I8 | Self::Flag => 1,
@@ -128,6 +135,12 @@ impl GgufTexts {
             .map(|(from, &to)| &self.text[from..to])
     }
 
+    fn push(&self, out: &mut Vec<u8>) {
+        for text in self.iter() {
+            push_text(text, out);
+        }
+    }
+
     fn read(cursor: &mut Cursor<'_>, count: u64) -> Result<Self, GgufError> {
         // Each text has at least a length field of 8 bytes.
         cursor.expect(count, 8)?;
@@ -140,6 +153,35 @@ impl GgufTexts {
             texts.ends.push(texts.text.len());
         }
         Ok(texts)
+    }
+}
+
+impl<T: AsRef<str>> FromIterator<T> for GgufTexts {
+    fn from_iter<I: IntoIterator<Item = T>>(texts: I) -> Self {
+        let mut all = Self::default();
+        for text in texts {
+            all.text.push_str(text.as_ref());
+            all.ends.push(all.text.len());
+        }
+        all
+    }
+}
+
+impl From<&[i32]> for GgufNumbers {
+    fn from(numbers: &[i32]) -> Self {
+        Self {
+            kind: Scalar::I32,
+            bytes: numbers.iter().flat_map(|of| of.to_le_bytes()).collect(),
+        }
+    }
+}
+
+impl From<&[f32]> for GgufNumbers {
+    fn from(numbers: &[f32]) -> Self {
+        Self {
+            kind: Scalar::F32,
+            bytes: numbers.iter().flat_map(|of| of.to_le_bytes()).collect(),
+        }
     }
 }
 
@@ -206,6 +248,53 @@ impl GgufValue {
         }
     }
 
+    /// Appends the value behind the number of its type. An integer has 32 bits where they are enough.
+    pub(super) fn push(&self, out: &mut Vec<u8>) {
+        let number = |kind: Scalar, bytes: &[u8], out: &mut Vec<u8>| {
+            out.extend(kind.number().to_le_bytes());
+            out.extend(bytes);
+        };
+        match self {
+            Self::Unsigned(wide) => match u32::try_from(*wide) {
+                Ok(narrow) => number(Scalar::U32, &narrow.to_le_bytes(), out),
+                Err(_) => number(Scalar::U64, &wide.to_le_bytes(), out),
+            },
+            Self::Signed(wide) => match i32::try_from(*wide) {
+                Ok(narrow) => number(Scalar::I32, &narrow.to_le_bytes(), out),
+                Err(_) => number(Scalar::I64, &wide.to_le_bytes(), out),
+            },
+            Self::Single(value) => number(Scalar::F32, &value.to_le_bytes(), out),
+            Self::Double(value) => number(Scalar::F64, &value.to_le_bytes(), out),
+            Self::Flag(flag) => number(Scalar::Flag, &[u8::from(*flag)], out),
+            Self::Text(text) => {
+                out.extend(TEXT.to_le_bytes());
+                push_text(text, out);
+            }
+            Self::Texts(_) | Self::Numbers(_) | Self::Lists(_) => {
+                out.extend(LIST.to_le_bytes());
+                self.push_list(out);
+            }
+        }
+    }
+
+    /// Appends a list: the type of its elements, their number, and the elements.
+    fn push_list(&self, out: &mut Vec<u8>) {
+        let (kind, count) = match self {
+            Self::Texts(texts) => (TEXT, texts.len()),
+            Self::Numbers(numbers) => (numbers.kind.number(), numbers.len()),
+            Self::Lists(lists) => (LIST, lists.len()),
+            _ => return,
+        };
+        out.extend(kind.to_le_bytes());
+        out.extend((count as u64).to_le_bytes());
+        match self {
+            Self::Texts(texts) => texts.push(out),
+            Self::Numbers(numbers) => out.extend(&numbers.bytes),
+            Self::Lists(lists) => lists.iter().for_each(|list| list.push_list(out)),
+            _ => {}
+        }
+    }
+
     /// The value as a size, if it is an integer that isn't negative.
     pub fn as_size(&self) -> Option<u64> {
         match self {
@@ -248,6 +337,12 @@ impl GgufValue {
             Self::Lists(lists) => format!("a list of {} lists", lists.len()),
         }
     }
+}
+
+/// Appends a text behind its length.
+pub(super) fn push_text(text: &str, out: &mut Vec<u8>) {
+    out.extend((text.len() as u64).to_le_bytes());
+    out.extend(text.as_bytes());
 }
 
 fn scalar(cursor: &Cursor<'_>, kind: u32) -> Result<Scalar, GgufError> {

@@ -1,4 +1,4 @@
-//! Tests of GGUF files through the public interface: attacks, and a tokenizer's vocabulary.
+//! Tests of GGUF files through the public interface: attacks, a tokenizer's vocabulary, and files that are written.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot set itself up has failed"
@@ -10,3 +10,4 @@ mod builder;
 mod hostile;
 mod parts;
 mod vocabulary;
+mod written;
