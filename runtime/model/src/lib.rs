@@ -1,8 +1,8 @@
 //! Language models: one [`decoder`] for all, and one [`Trainer`].
 //!
 //! For published models, [`families`] read the description of a model from a `config.json` or a GGUF file, [`load`] reads its weights, and
-//! [`save`] writes the model. [`computation`] compares what a device computes, part by part, with a reference in f64. [`DecoderConfig`] is a
-//! small mixture of experts that learns to continue a text, byte by byte.
+//! [`save`] and [`save_gguf`] write the model. [`computation`] compares what a device computes, part by part, with a reference in f64.
+//! [`DecoderConfig`] is a small mixture of experts that learns to continue a text, byte by byte.
 //!
 //! [`TrainConfig`] configures a training, [`Subject`] is the model to train, and [`Checkpoint`] stores a training to resume it. Everything
 //! random is drawn on the host from the seed and the step, so all devices start from the same bits and see the same batches, and a resumed
@@ -39,6 +39,7 @@ mod random;
 mod recompute;
 mod report;
 mod save;
+mod to_gguf;
 mod train;
 mod upcycle;
 
@@ -55,5 +56,6 @@ pub use perplexity::{ExpertLoad, LayerTokens, Perplexity, Windows};
 pub use random::moe_weights;
 pub use report::{Fp8Report, LayerLoad, Report};
 pub use save::{Beside, check_target, save};
+pub use to_gguf::{GgufOptions, GgufReport, save_gguf};
 pub use train::Trainer;
 pub use upcycle::{Upcycled, Upcycling, spread, upcycle};

@@ -30,6 +30,7 @@ mod upcycled;
 pub(crate) use gguf::GGUF_FAMILIES;
 pub(crate) use gguf::ROPE_FACTORS;
 pub use gguf::describe_gguf;
+pub(crate) use gguf::form as gguf_form;
 pub(crate) use nested::text_config;
 pub use rule::{Form, Part, Rule};
 pub(crate) use upcycled::{Sizes, upcycled};

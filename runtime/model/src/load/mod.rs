@@ -26,7 +26,7 @@ mod stream;
 
 pub use mapping::Plan;
 pub(crate) use mapping::{Wanted, expand};
-pub(crate) use placing::taken;
+pub(crate) use placing::{is_whole, taken};
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -306,6 +306,19 @@ impl ModelFiles {
     /// The values of places on the host, one place at a time; FP8 and 4-bit codes are decoded.
     pub fn values(&self) -> FileValues<'_> {
         FileValues(self)
+    }
+
+    /// Matrix `number` of those that are stacked in a place, in the place's order on the host; FP8 and 4-bit codes are decoded.
+    pub(crate) fn matrix(&self, place: Place, number: usize) -> Result<Vec<f32>, Error> {
+        if !self.plan.targets.contains_key(&place) {
+            return Err(place.absent());
+        }
+        stream::matrix(self.files.checkpoint(), &self.plan, place, number)
+    }
+
+    /// Bytes of all tensors of the model, and those of tensors that have been read so far.
+    pub(crate) fn bytes(&self) -> [u64; 2] {
+        [self.plan.bytes, self.files.checkpoint().bytes_read()]
     }
 
     /// Checks that a device has memory for the weights, loaded by `options`, and beside them for `cache` with its step and margin, and that it

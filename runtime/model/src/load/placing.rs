@@ -69,6 +69,11 @@ pub(super) fn place<T: Copy>(
     }
 }
 
+/// Whether a piece has all values of its place's matrix in their order.
+pub(crate) fn is_whole(piece: &Piece) -> bool {
+    piece.part == Part::Whole && piece.form == Form::Plain
+}
+
 /// The inverse of [`place`]: takes one matrix in the file's order from `values` \[rows, columns\] of a place.
 pub(crate) fn taken(piece: &Piece, values: &[f32], [rows, columns]: [usize; 2]) -> Vec<f32> {
     let count = rows_in(piece, rows);

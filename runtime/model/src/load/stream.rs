@@ -119,16 +119,48 @@ pub(super) fn values(
             None => 0..stack,
         };
         for (number, expert) in experts.enumerate() {
-            let values = matrix_of(reader, piece, number, [rows, columns])?;
             let out = &mut out[expert * size..][..size];
-            place(piece, &values, out, [rows, columns]);
-            if piece.form == Form::LessOne {
-                out.iter_mut().for_each(|value| *value += 1.0);
-            }
+            fill(reader, piece, number, (out, [rows, columns]))?;
         }
         read(&piece.name);
     }
     Ok((out, shape.clone()))
+}
+
+/// Reads matrix `number` of those that are stacked in a place, like [`values`].
+pub(super) fn matrix(
+    reader: Checkpoint<'_>,
+    plan: &Plan,
+    at: Place,
+    number: usize,
+) -> Result<Vec<f32>, Error> {
+    let Target { shape, pieces } = target(plan, at);
+    let [_, rows, columns] = at.slot.extents(shape);
+    let mut out = vec![0.0; rows * columns];
+    for piece in pieces {
+        let within = match piece.expert {
+            Some(expert) if expert != number => continue,
+            Some(_) => 0,
+            None => number,
+        };
+        fill(reader, piece, within, (&mut out[..], [rows, columns]))?;
+    }
+    Ok(out)
+}
+
+/// Reads matrix `number` of a piece to the rows that it has in `out`, a matrix of these rows and columns.
+fn fill(
+    reader: Checkpoint<'_>,
+    piece: &Piece,
+    number: usize,
+    (out, [rows, columns]): (&mut [f32], [usize; 2]),
+) -> Result<(), Error> {
+    let values = matrix_of(reader, piece, number, [rows, columns])?;
+    place(piece, &values, out, [rows, columns]);
+    if piece.form == Form::LessOne {
+        out.iter_mut().for_each(|value| *value += 1.0);
+    }
+    Ok(())
 }
 
 fn target(plan: &Plan, at: Place) -> &Target {

@@ -1,4 +1,4 @@
-//! Models in GGUF files from other sources: attacks, and files of another program.
+//! Models in GGUF files from other sources, attacks and files of another program, and files that are written.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot set itself up has failed"
@@ -11,6 +11,8 @@ mod builder;
 mod misfits;
 #[cfg(feature = "flex")]
 mod models;
+#[cfg(feature = "flex")]
+mod written;
 
 #[cfg(feature = "flex")]
 use std::path::PathBuf;

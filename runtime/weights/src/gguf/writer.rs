@@ -18,6 +18,9 @@ use crate::source::ReadAt;
 
 const VERSION: u32 = 3;
 
+/// Values that are encoded at a time: whole blocks of every type, and enough for many threads.
+const PIECE: usize = 1 << 20;
+
 /// Declaration of a tensor to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GgufSpec {
@@ -209,17 +212,27 @@ impl GgufWriter {
         let Some(&at) = self.places.get(name) else {
             return Err(WeightsError::UnknownTensor(quoted(name)));
         };
-        let place = &mut self.tensors[at];
-        let bytes = encode(name, place.spec.kind, values)?;
-        let got = place.written.saturating_add(bytes.len() as u64);
+        let place = &self.tensors[at];
+        // A part of a block is told by the encoder.
+        let bytes = place.spec.kind.size(values.len() as u64).unwrap_or(0);
+        let got = place.written.saturating_add(bytes);
         if got > place.bytes {
             return Err(data_length(name, place.bytes, got));
         }
+        for values in values.chunks(PIECE) {
+            self.append_piece(at, values)?;
+        }
+        Ok(())
+    }
+
+    fn append_piece(&mut self, at: usize, values: &[f32]) -> Result<(), WeightsError> {
+        let place = &mut self.tensors[at];
+        let bytes = encode(&place.spec.name, place.spec.kind, values)?;
         let file = &mut self.part.file;
         let sought = file.seek(SeekFrom::Start(place.begin + place.written));
         let wrote = sought.and_then(|_| file.write_all(&bytes));
         wrote.map_err(write_error(&self.part.path))?;
-        place.written = got;
+        place.written += bytes.len() as u64;
         let mut decoded = vec![0.0; values.len()];
         decode(place.spec.kind, &bytes, &mut decoded);
         for (&value, &decoded) in values.iter().zip(&decoded) {

@@ -5,6 +5,7 @@ mod layouts;
 mod parameters;
 mod positions;
 mod translated;
+mod written;
 
 use moebius_weights::gguf::{GgufFile, GgufValue};
 use moebius_weights::{Unfit, quoted};
@@ -16,6 +17,7 @@ pub(crate) use layouts::GGUF_FAMILIES;
 pub(crate) use layouts::ROPE_FACTORS;
 use parameters::{Names, Parameters};
 use positions::{latent, scaling, widths, window};
+pub(crate) use written::form;
 
 /// Endings of the names of attention biases that a Llama may have.
 const ATTENTION_BIASES: [&str; 4] = [

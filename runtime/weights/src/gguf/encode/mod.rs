@@ -90,9 +90,9 @@ pub fn encode(name: &str, kind: GgmlType, values: &[f32]) -> Result<Vec<u8>, Wei
     })?;
     let most = kind.largest();
     let fits = |value: &f32| value.is_finite() && value.abs() <= most;
-    if let Some(at) = values.iter().position(|value| !fits(value)) {
+    if let Some(bad) = values.iter().find(|value| !fits(value)) {
         let expected = format!("numbers of at most {most:e} either way for {kind}");
-        return Err(wrong(expected, format!("{} as value {at}", values[at])));
+        return Err(wrong(expected, bad.to_string()));
     }
     let mut bytes = vec![0; size];
     let cores = thread::available_parallelism().map_or(1, usize::from);
