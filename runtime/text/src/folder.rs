@@ -32,26 +32,12 @@ impl Tokenizer {
     /// # Errors
     /// As [`Tokenizer::from_folder`].
     pub fn from_files(files: &Files) -> Result<Self, Error> {
-        let mut named = files.special_tokens()?;
-        let (mut json, label, is_whole) = match files.object(TOKENIZER)? {
-            Some(mut json) => {
-                sentencepiece::by_class(&mut json, files)?;
-                (json, files.label(TOKENIZER), true)
-            }
-            None => {
-                let found = older(files)?.ok_or_else(|| {
-                    let expected = "tokenizer.json, tokenizer.model, or vocab.json and merges.txt";
-                    Error::unfit(files.place(), expected, "none of them")
-                })?;
-                for (key, token) in found.ends {
-                    if named.iter().all(|(known, _)| *known != key) {
-                        named.push((key, token));
-                    }
-                }
-                (found.json, found.label, false)
-            }
-        };
-        add_tokens(&mut json, files, &named)?;
+        let Complete {
+            json,
+            label,
+            is_whole,
+            named,
+        } = complete(files)?;
         let mut tokenizer = Self::from_json(json, &label)?;
         let id_of = |key: &str, tokenizer: &Self| {
             let (_, token) = named.iter().find(|(known, _)| known == key)?;
@@ -80,6 +66,47 @@ impl Tokenizer {
         }
         tokenizer.ending(bos, eos, format!("eos_token_id in {}", files.place()))
     }
+}
+
+/// A tokenizer of a folder in the form of a `tokenizer.json`, with the tokens that the files beside it list.
+pub(crate) struct Complete {
+    pub(crate) json: Value,
+    /// Name of the file for errors.
+    pub(crate) label: String,
+    /// Whether the file says what a text begins and ends with, as `tokenizer.json` does and those of older folders don't.
+    is_whole: bool,
+    /// The tokens that files name, such as `bos_token`.
+    named: Vec<(String, Value)>,
+}
+
+/// Reads the tokenizer of a folder.
+pub(crate) fn complete(files: &Files) -> Result<Complete, Error> {
+    let mut named = files.special_tokens()?;
+    let (mut json, label, is_whole) = match files.object(TOKENIZER)? {
+        Some(mut json) => {
+            sentencepiece::by_class(&mut json, files)?;
+            (json, files.label(TOKENIZER), true)
+        }
+        None => {
+            let found = older(files)?.ok_or_else(|| {
+                let expected = "tokenizer.json, tokenizer.model, or vocab.json and merges.txt";
+                Error::unfit(files.place(), expected, "none of them")
+            })?;
+            for (key, token) in found.ends {
+                if named.iter().all(|(known, _)| *known != key) {
+                    named.push((key, token));
+                }
+            }
+            (found.json, found.label, false)
+        }
+    };
+    add_tokens(&mut json, files, &named)?;
+    Ok(Complete {
+        json,
+        label,
+        is_whole,
+        named,
+    })
 }
 
 /// The post-processor for `add_bos_token` and `add_eos_token` of an older folder, given the ids of the two tokens; `None` where

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use crate::{Error, Tokenizer};
 
 /// GPT-2's words: contractions, letters, digits and other characters, each with an optional space before.
-const GPT2: &[&str] =
-    &[r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"];
+pub(crate) const WORDS: &str =
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+const GPT2: &[&str] = &[WORDS];
 /// [`GPT2`] after splitting off each single digit.
 const DIGITS: &[&str] = &[r"\p{N}", GPT2[0]];
 /// Llama 3: groups of up to three digits, contractions in either case, and line ends together with the punctuation before them.
@@ -182,6 +183,28 @@ const CUTS: &[Cut] = &[
     whole(&["minicpm5"], MINICPM5),
     cut(&["kimi-k2"], KIMI),
 ];
+
+/// A rule that splits a text into words, under the first name that files have for it.
+#[derive(Clone, Copy)]
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
+    /// Patterns applied one after the other.
+    pub(crate) patterns: &'static [&'static str],
+    /// Whether a word that is a token skips the merges.
+    pub(crate) whole_words: bool,
+    /// Whether characters are first composed (NFC).
+    pub(crate) composed: bool,
+}
+
+/// All rules.
+pub(crate) fn rules() -> impl Iterator<Item = Rule> {
+    CUTS.iter().map(|cut| Rule {
+        name: cut.names[0],
+        patterns: cut.patterns,
+        whole_words: cut.whole_words,
+        composed: cut.composed,
+    })
+}
 
 /// Most bytes of a token that merges may make; the longest of published vocabularies have about a hundred.
 const LONGEST: usize = 1024;

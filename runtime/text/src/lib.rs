@@ -48,6 +48,7 @@ mod sentencepiece;
 mod stages;
 mod stream;
 mod template;
+mod to_gguf;
 mod tokenizer;
 
 pub use error::{Error, TemplateError, TemplateFault};

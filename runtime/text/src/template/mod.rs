@@ -73,6 +73,18 @@ impl ChatTemplate {
         Ok(!own_files(files)?.is_empty() || !config(files)?.is_empty())
     }
 
+    /// The text of the template that the files have by default, in Jinja; `None` where they have no template.
+    ///
+    /// # Errors
+    /// Those of [`Self::is_in`], and [`Error::Unfit`] for templates of which none is the default.
+    pub fn text_in(files: &Files) -> Result<Option<String>, Error> {
+        if Self::is_in(files)? {
+            Ok(Some(find(files, None)?.text))
+        } else {
+            Ok(None)
+        }
+    }
+
     /// Parses a template; errors call it `name`.
     ///
     /// # Errors
