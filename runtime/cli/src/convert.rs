@@ -9,14 +9,18 @@ use moebius_weights::{
 };
 use serde_json::{Value, json};
 
-use crate::args::{ConvertArgs, UpcycleArgs};
+use crate::args::{ConvertArgs, ConvertTo, UpcycleArgs};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::hub::located;
 use crate::screen::{BAD, DIM, GOOD, Outcome, Screen, Table, one_line};
+use crate::to_gguf::to_gguf;
 
 /// Runs `moebius convert`.
 pub(crate) fn convert(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    if let ConvertTo::Gguf(kind) = args.to {
+        return to_gguf(args, kind, screen);
+    }
     let options = options(args);
     let quantizer = Quantizer::from(options.scheme).with_scales(args.scales);
     quantizer.validate().map_err(moebius::Error::from)?;

@@ -35,6 +35,7 @@ mod serve;
 mod shell;
 mod signals;
 mod speculation;
+mod to_gguf;
 mod trace;
 mod train;
 mod trust;

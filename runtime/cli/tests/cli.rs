@@ -127,6 +127,11 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         "fetch org/name:",
         "fetch org/name --revision ../x",
         "convert --model x --out y --granularity 0x4",
+        "convert --model x --out y --to gguf",
+        "convert --model x --out y --to gguf:Q2_K",
+        "convert --model x --out y --to gguf:Q4_K_M",
+        "convert --model x --out y --to gguf:Q8_0 --granularity row",
+        "convert --model x --out y --to gguf:Q8_0 --skip *",
         "optimize --model x",
         "optimize --model x --out y --level bold",
         "optimize --model x --out y --budget=-1",
@@ -885,6 +890,97 @@ fn a_checkpoint_is_converted_and_converted_back() {
     ] {
         assert!(said.contains(part), "{part} in {said}");
     }
+}
+
+/// The folder of the bundled model.
+#[cfg(feature = "flex")]
+const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shipped");
+
+/// Greedy text of the model at `path`.
+#[cfg(feature = "flex")]
+fn continued(path: &str) -> serde_json::Value {
+    let begin = [
+        "generate",
+        "--model",
+        path,
+        "--device",
+        "flex",
+        "--prompt",
+        "The captain",
+    ];
+    let more = ["--max-tokens", "8", "--temperature", "0", "--json"];
+    let output = moebius(&[&begin[..], &more].concat());
+    assert_eq!(output.status.code(), Some(0), "{path}");
+    json(&output)["text"].clone()
+}
+
+#[cfg(feature = "flex")]
+#[test]
+fn a_model_becomes_a_gguf_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("new/m.gguf").display().to_string();
+    let model = ["convert", "--model", SHIPPED, "--out", &path, "--to"];
+    let output = moebius(&[&model[..], &["gguf:f32", "--json"]].concat());
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{report}");
+    assert_eq!(report["to"], "gguf:F32");
+    assert_eq!(report["architecture"], "olmoe");
+    let size = fs::metadata(&path).ok().map(|about| about.len());
+    assert_eq!(report["bytes_after"].as_u64(), size);
+    // The model divides by the sum of its experts' weights, which other OLMoEs don't.
+    let note = report["note"].as_str().unwrap_or_default();
+    assert!(note.contains("llama.cpp"), "{report}");
+    let text = continued(&path);
+    assert!(text.is_string() && text == continued(SHIPPED), "{text}");
+
+    let again = moebius(&[&model[..], &["gguf:Q8_0"]].concat());
+    assert_eq!(again.status.code(), Some(2));
+    let lines = error_lines(&again);
+    assert!(
+        lines[0].contains("expected the name of a new file"),
+        "{lines:?}"
+    );
+    assert!(lines[1].starts_with("hint: "), "{lines:?}");
+
+    let of_file = [
+        "convert",
+        "--model",
+        &path,
+        "--out",
+        "x.gguf",
+        "--to",
+        "gguf:Q8_0",
+    ];
+    let lines = error_lines(&moebius(&of_file));
+    assert!(lines[0].contains("got a GGUF file"), "{lines:?}");
+}
+
+/// Rows of 128 values are no whole blocks of K types, which the command tells.
+#[cfg(feature = "flex")]
+#[test]
+fn a_gguf_file_of_narrow_rows_has_another_type_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("m.gguf").display().to_string();
+    let model = [
+        "convert",
+        "--model",
+        SHIPPED,
+        "--out",
+        &path,
+        "--to",
+        "gguf:Q4_K",
+    ];
+    let output = moebius(&model);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for part in [
+        "Q5_0",
+        "rows are no whole blocks of Q4_K",
+        "of the architecture olmoe",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(continued(&path).is_string());
 }
 
 #[test]

@@ -18,6 +18,7 @@ use moebius::fp8::{Fp8Format, Granularity, ScaleRule};
 use moebius_benches::options::{FORMATS, Named, named};
 use moebius_device::Device;
 use moebius_host::Simd;
+use moebius_weights::gguf::{ENCODED, GgmlType};
 
 pub(crate) use answering::{CachePrecision, EngineArgs, FormArgs, SpeculationArgs};
 pub(crate) use bench::{
@@ -180,11 +181,12 @@ pub(crate) enum Command {
     /// from qwen3 a qwen3_moe.
     #[command(verbatim_doc_comment)]
     Upcycle(UpcycleArgs),
-    /// Convert the weights of a checkpoint to FP8
+    /// Convert the weights of a checkpoint to FP8, or a model to a GGUF file
     ///
     /// Reads safetensors: a file, a checkpoint of several with its index, or a folder with either; FP8
     /// checkpoints, too. Matrices become codes and scales, everything else stays byte for byte. Not
-    /// converted: embeddings, norms, the output head, routers, and what --skip names. Needs no device.
+    /// converted: embeddings, norms, the output head, routers, and what --skip names. With --to gguf:TYPE
+    /// a folder with config.json and tokenizer becomes one file. Needs no device.
     #[command(verbatim_doc_comment)]
     Convert(ConvertArgs),
     /// Download a published model into the cache that Hugging Face's programs share
@@ -329,9 +331,13 @@ pub(crate) struct ConvertArgs {
     /// Checkpoint to read: a folder, an index or a .safetensors file, or ORG/NAME in the cache (`moebius fetch`).
     #[arg(long, value_name = "IN")]
     pub(crate) model: PathBuf,
-    /// What to write: a .safetensors file, or a folder that is new or empty.
+    /// What to write: a .safetensors file, or a folder that is new or empty; of --to gguf:TYPE a new file.
     #[arg(long, value_name = "OUT")]
     pub(crate) out: PathBuf,
+    /// What the weights become: fp8, or blocks of a GGUF file: gguf:TYPE with F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K,
+    /// Q6_K, IQ4_NL or MXFP4. The other options are of fp8 alone.
+    #[arg(long, value_name = "FORM", default_value = "fp8", value_parser = form)]
+    pub(crate) to: ConvertTo,
     /// Format of the codes.
     #[arg(long, value_name = "F", default_value = "e4m3", value_parser = named(FORMATS))]
     pub(crate) format: Fp8Format,
@@ -355,6 +361,27 @@ pub(crate) struct ConvertArgs {
     pub(crate) shard_bytes: u64,
 }
 
+/// What the weights of a conversion become.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ConvertTo {
+    /// FP8 codes with scales.
+    Fp8,
+    /// Blocks of this type in a GGUF file.
+    Gguf(GgmlType),
+}
+
+fn form(text: &str) -> Result<ConvertTo, String> {
+    if text == "fp8" {
+        return Ok(ConvertTo::Fp8);
+    }
+    let kind = text.strip_prefix("gguf:").and_then(GgmlType::named);
+    let kind = kind.filter(|kind| kind.is_encoded());
+    kind.map(ConvertTo::Gguf).ok_or_else(|| {
+        let names: Vec<_> = ENCODED.iter().map(|kind| kind.name()).collect();
+        format!("expected fp8, or gguf: before one of {}", names.join(", "))
+    })
+}
+
 const SCALES: [Named<ScaleRule>; 2] = [
     ("largest", "from the largest magnitude", ScaleRule::Largest),
     (
@@ -370,6 +397,7 @@ Examples:
   moebius convert --model model.safetensors --out fp8.safetensors --granularity row
   moebius convert --model in --out out --granularity 1x32 --scales least-squares
   moebius convert --model in --out out --format e5m2 --granularity 64x64 --skip '*.q_proj.weight' --json
+  moebius convert --model Qwen3-30B-A3B --out Qwen3-30B-A3B.gguf --to gguf:Q4_K
 
 The target appears when all of it is written. Exit codes: 0 converted, 1 nothing was in FP8 or a weight
 held NaN or infinities, 2 an error.";

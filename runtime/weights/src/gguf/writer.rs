@@ -4,6 +4,7 @@
 //! temporary name (`NAME.part`) until its last byte is written, and an incomplete one is removed.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -187,6 +188,8 @@ impl GgufWriter {
         }
         let (declared, places) = Declared::new(metadata, tensors)?;
         declared.read(path)?;
+        let above = parent(path);
+        fs::create_dir_all(&above).map_err(write_error(&above))?;
         let mut part = Part::create(path)?;
         // What is between the tensors stays zeros.
         let wrote = part.file.write_all(&declared.head);
