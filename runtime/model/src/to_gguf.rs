@@ -12,7 +12,8 @@ use crate::error::Error;
 use crate::families::{Family, ROPE_FACTORS, gguf_form};
 use crate::load::{ModelFiles, Progress, Wanted, expand, is_whole, taken};
 
-/// Numbers of `general.file_type`, by the type of most tensors; the mixes of llama.cpp that have one type in most of their tensors have its number.
+/// Numbers of `general.file_type`, by the type of most tensors; the mixes of llama.cpp that have one type in most of their tensors have its
+/// number.
 const FILE_TYPES: [(GgmlType, u64); 13] = [
     (GgmlType::F32, 0),
     (GgmlType::F16, 1),
@@ -35,8 +36,8 @@ const QUANTIZATION_VERSION: u64 = 2;
 /// What a GGUF file gets beside the weights, and the type of its matrices.
 #[derive(Clone, Copy, Debug)]
 pub struct GgufOptions<'a> {
-    /// Type of matrices: those of layers, the embedding and the head. Routers, norms, biases and everything else of one dimension are F32, and
-    /// matrices whose rows are no whole blocks get [`GgmlType::fitting`].
+    /// Type of matrices: those of layers, the embedding and the head. Routers, norms, biases and everything else of one dimension are F32,
+    /// and matrices whose rows are no whole blocks get [`GgmlType::fitting`].
     pub kind: GgmlType,
     /// The tokenizer's vocabulary, with as many tokens as the model has; llama.cpp reads no file without one.
     pub vocabulary: Option<&'a Vocabulary>,
@@ -57,14 +58,15 @@ pub struct GgufReport {
     pub note: Option<String>,
 }
 
-/// Writes the model in `files` into the new GGUF file `target`, which appears when it is complete. One matrix is in memory at a time, of a stack
-/// of experts one expert's.
+/// Writes the model in `files` into the new GGUF file `target`, which appears when it is complete. One matrix is in memory at a time, of a
+/// stack of experts one expert's.
 ///
 /// Before anything is written, the file's description of the model is read again and compared with the model's own.
 ///
 /// # Errors
-/// [`Error::Config`] for a family that can't be written, a model that no file of its architecture describes, a type that can't be encoded and a
-/// vocabulary of another size, [`Error::Weights`] for values that the type doesn't have and files that can't be read or written, or that exist.
+/// [`Error::Config`] for a family that can't be written, a model that no file of its architecture describes, a type that can't be encoded
+/// and a vocabulary of another size, [`Error::Weights`] for values that the type doesn't have and files that can't be read or written, or
+/// that exist.
 pub fn save_gguf(
     files: &ModelFiles,
     options: GgufOptions<'_>,

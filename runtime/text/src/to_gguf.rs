@@ -10,8 +10,8 @@ use crate::folder::complete;
 use crate::gguf::{Rule, WORDS, rules};
 use crate::{Error, Tokenizer};
 
-/// Texts that tokenizers cut otherwise if their rules differ: contractions in either case, numbers of several digits, spaces and line ends in rows, other
-/// scripts, marks, emoji, code and punctuation.
+/// Texts that tokenizers cut otherwise if their rules differ: contractions in either case, numbers of several digits, spaces and line ends
+/// in rows, other scripts, marks, emoji, code and punctuation.
 const PROBES: &[&str] = &[
     "I'm sure they'LL say it's 3.14159 or 2024-12-31, won't they?\n\n\n  We'Ve   seen\t\t12345678 of 1,000,000. \r\n",
     "La cigüeña señaló: ¡ÁNIMO! Der Fluß; naïve cafés, e\u{301}te\u{301}, İstanbul, ǅ, ﬁn, Ⅻ, ½, ²",
@@ -30,12 +30,12 @@ const UNUSED: i32 = 5;
 const BYTE: i32 = 6;
 
 impl Files {
-    /// Reads the tokenizer in the form that GGUF files have, with `count` tokens, as many as the model has rows of its embedding; rows without a token
-    /// get the name `[PADn]`. The tokenizer that a reader makes of it gives the ids of this one for texts in many scripts.
+    /// Reads the tokenizer in the form that GGUF files have, with `count` tokens, as many as the model has rows of its embedding; rows
+    /// without a token get the name `[PADn]`. The tokenizer that a reader makes of it gives the ids of this one for texts in many scripts.
     ///
     /// # Errors
-    /// Those of [`Tokenizer::from_files`], and [`Error::Unfit`] for a tokenizer without byte pairs, with more tokens, with tokens behind a text, or with a
-    /// rule for words that GGUF has no name for.
+    /// Those of [`Tokenizer::from_files`], and [`Error::Unfit`] for a tokenizer without byte pairs, with more tokens, with tokens behind a
+    /// text, or with a rule for words that GGUF has no name for.
     pub fn gguf_vocabulary(&self, count: usize) -> Result<Vocabulary, Error> {
         let whole = complete(self)?;
         let model = &whole.json["model"];
@@ -181,8 +181,8 @@ fn merges(merges: &Value, label: &str) -> Result<Vec<String>, Error> {
     all.collect()
 }
 
-/// Scores by which llama.cpp merges pieces in the order of the merges: the sooner a token is made, the higher. Files have none, since the merges follow from
-/// them.
+/// Scores by which llama.cpp merges pieces in the order of the merges: the sooner a token is made, the higher. Files have none, since the
+/// merges follow from them.
 fn scores(tokens: &[String], merges: &[String]) -> Vec<f32> {
     let mut made: HashMap<String, usize> = HashMap::new();
     for (rank, merge) in merges.iter().enumerate() {

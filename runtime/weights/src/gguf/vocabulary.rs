@@ -65,8 +65,8 @@ const ENDS: &[&str] = &[
 ];
 
 impl Vocabulary {
-    /// The metadata that a reader makes this vocabulary of, as keys and values. Of the tokens that end an answer the first three have keys, the
-    /// others are known by their names.
+    /// The metadata that a reader makes this vocabulary of, as keys and values. Of the tokens that end an answer the first three have keys,
+    /// the others are known by their names.
     pub fn metadata(&self) -> Vec<(String, GgufValue)> {
         let texts = |texts: &[String]| GgufValue::Texts(texts.iter().collect());
         let text = |text: &str| GgufValue::Text(text.to_owned());

@@ -1,7 +1,7 @@
 //! Writer of GGUF files, piece by piece: version 3, with data at multiples of 32 bytes.
 //!
-//! All tensors are declared first, so the head and every offset are known before the data; the data may then come in any order. The file has a
-//! temporary name (`NAME.part`) until its last byte is written, and an incomplete one is removed.
+//! All tensors are declared first, so the head and every offset are known before the data; the data may then come in any order. The file
+//! has a temporary name (`NAME.part`) until its last byte is written, and an incomplete one is removed.
 
 use std::collections::HashMap;
 use std::fs;
@@ -163,8 +163,8 @@ impl GgufWriter {
     /// The file of these declarations as a reader finds it, before any value is written: all values are zeros. Errors call it `name`.
     ///
     /// # Errors
-    /// [`WeightsError::Declared`] for a size that overflows, [`WeightsError::Gguf`] for what a reader refuses: names that are too long or occur
-    /// twice, and rows that are no whole blocks.
+    /// [`WeightsError::Declared`] for a size that overflows, [`WeightsError::Gguf`] for what a reader refuses: names that are too long or
+    /// occur twice, and rows that are no whole blocks.
     pub fn declared(
         name: &str,
         metadata: &[(String, GgufValue)],
@@ -173,7 +173,8 @@ impl GgufWriter {
         Declared::new(metadata, tensors)?.0.read(Path::new(name))
     }
 
-    /// Begins the file `path`, which must not exist. An integer of the metadata has 32 bits where it fits, as readers expect it of most keys.
+    /// Begins the file `path`, which must not exist. An integer of the metadata has 32 bits where it fits, as readers expect it of most
+    /// keys.
     ///
     /// # Errors
     /// As [`Self::declared`]; [`WeightsError::FileExists`] when there is such a file, [`WeightsError::Busy`] when the temporary file exists
@@ -209,8 +210,8 @@ impl GgufWriter {
     /// Encodes and appends values of a tensor, whole blocks of it.
     ///
     /// # Errors
-    /// Those of [`encode`]; [`WeightsError::UnknownTensor`] for a tensor that wasn't declared, [`WeightsError::DataLength`] for more values than
-    /// were declared, [`WeightsError::Write`] when the file can't be written.
+    /// Those of [`encode`]; [`WeightsError::UnknownTensor`] for a tensor that wasn't declared, [`WeightsError::DataLength`] for more values
+    /// than were declared, [`WeightsError::Write`] when the file can't be written.
     pub fn append(&mut self, name: &str, values: &[f32]) -> Result<(), WeightsError> {
         let Some(&at) = self.places.get(name) else {
             return Err(WeightsError::UnknownTensor(quoted(name)));

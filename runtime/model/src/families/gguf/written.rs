@@ -37,7 +37,8 @@ const WRITTEN: &[(&str, &str)] = &[
     ("qwen3_moe", "qwen3_moe"),
 ];
 
-/// Architectures in which llama.cpp decides by itself whether the weights of the chosen experts are divided by their sum, whatever a file says.
+/// Architectures in which llama.cpp decides by itself whether the weights of the chosen experts are divided by their sum, whatever a file
+/// says.
 const DECIDED: [&str; 3] = ["olmoe", "qwen2moe", "qwen3moe"];
 
 /// Largest relative difference between a number and the one that a file stands for, which has it in 32 bits.

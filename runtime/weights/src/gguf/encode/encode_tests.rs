@@ -180,10 +180,16 @@ fn what_a_type_has_is_kept() {
     let wide = |at: usize| if at == 31 { 31.75 } else { wide(at) };
     for (kind, values) in [
         (GgmlType::Q8_0, with(32, &wide)),
-        (GgmlType::Q4_0, with(16, &|at| 0.25 * (at as f32 - 8.0))),
-        (GgmlType::Q5_0, with(32, &|at| 0.25 * (at as f32 - 16.0))),
-        (GgmlType::Q4_1, with(16, &|at| 0.5 * at as f32 + 3.0)),
-        (GgmlType::Q5_1, with(32, &|at| 0.5 * at as f32 - 3.0)),
+        (
+            GgmlType::Q4_0,
+            with(16, &|at: usize| 0.25 * (at as f32 - 8.0)),
+        ),
+        (
+            GgmlType::Q5_0,
+            with(32, &|at: usize| 0.25 * (at as f32 - 16.0)),
+        ),
+        (GgmlType::Q4_1, with(16, &|at: usize| 0.5 * at as f32 + 3.0)),
+        (GgmlType::Q5_1, with(32, &|at: usize| 0.5 * at as f32 - 3.0)),
         (
             GgmlType::IQ4_NL,
             with(16, &table(&super::super::element::UNEVEN)),
@@ -220,7 +226,10 @@ fn numbers_that_no_type_has_are_refused_by_the_tensors_name() {
             let error = encode("blk.0.ffn_up.weight", kind, &values).unwrap_err();
             assert!(matches!(error, WeightsError::WrongTensor(_)), "{error}");
             let text = error.to_string();
-            let (begin, end) = ("tensor `blk.0.ffn_up.weight`: expected", format!("got {bad}"));
+            let (begin, end) = (
+                "tensor `blk.0.ffn_up.weight`: expected",
+                format!("got {bad}"),
+            );
             assert!(text.starts_with(begin) && text.ends_with(&end), "{text}");
         }
         let large = encode("w", kind, &[70000.0; 256]);

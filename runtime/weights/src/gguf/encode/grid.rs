@@ -150,8 +150,8 @@ impl Grid {
         self
     }
 
-    /// The grid of the least squares among those that the `trials` lead to, whose largest difference is at most `limit`; `plain` where none is
-    /// better.
+    /// The grid of the least squares among those that the `trials` lead to, whose largest difference is at most `limit`; `plain` where none
+    /// is better.
     pub(super) fn search(
         plain: Self,
         trials: impl Iterator<Item = Self>,
@@ -208,8 +208,8 @@ pub(super) fn plain_symmetric(values: &[f32], [least, most]: [f32; 2]) -> Grid {
     }
 }
 
-/// The best grid without an offset. Its scale may be negative, so that the value with the largest magnitude has the least code, of which there is
-/// one more.
+/// The best grid without an offset. Its scale may be negative, so that the value with the largest magnitude has the least code, of which
+/// there is one more.
 pub(super) fn symmetric(values: &[f32], [least, most]: [f32; 2]) -> Grid {
     let plain = plain_symmetric(values, [least, most]);
     let far = farthest(values);

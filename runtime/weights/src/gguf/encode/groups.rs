@@ -1,8 +1,8 @@
 //! Encoding of blocks of 256 values in groups, whose scales are codes themselves: Q4_K, Q5_K and Q6_K.
 //!
-//! Each group gets the grid of the least squares. The scales of the groups are then rounded to what the format can hold of them, where each group
-//! takes the codes of scale and minimum that leave the least squares; the factors that all groups share are fitted to these codes, and the codes
-//! chosen again, as long as the squares get fewer.
+//! Each group gets the grid of the least squares. The scales of the groups are then rounded to what the format can hold of them, where each
+//! group takes the codes of scale and minimum that leave the least squares; the factors that all groups share are fitted to these codes,
+//! and the codes chosen again, as long as the squares get fewer.
 
 use half::f16;
 
@@ -43,8 +43,8 @@ fn around(code: f32, [least, most]: [f32; 2]) -> impl Iterator<Item = f32> + Clo
 }
 
 impl<const GROUPS: usize> Fit<GROUPS> {
-    /// Chooses the codes of scales, from `least` to `most`, and of minima for these shared factors. A group's codes are those of its wanted grid or
-    /// next to them.
+    /// Chooses the codes of scales, from `least` to `most`, and of minima for these shared factors. A group's codes are those of its wanted
+    /// grid or next to them.
     fn new<const N: usize>(
         parts: &[[f32; N]],
         wanted: &[Grid; GROUPS],
@@ -85,8 +85,8 @@ impl<const GROUPS: usize> Fit<GROUPS> {
         fit
     }
 
-    /// The shared factors of least squares for the codes of this fit; `None` where these say nothing about the factors, or ask for one below 0
-    /// where the format has no sign.
+    /// The shared factors of least squares for the codes of this fit; `None` where these say nothing about the factors, or ask for one
+    /// below 0 where the format has no sign.
     fn fitted<const N: usize>(&self, parts: &[[f32; N]]) -> Option<[f32; 2]> {
         // Each value is factors[0] · a − factors[1] · b.
         let [mut aa, mut ab, mut bb, mut xa, mut xb] = [0.0_f64; 5];
@@ -135,8 +135,8 @@ impl<const GROUPS: usize> Fit<GROUPS> {
     }
 }
 
-/// The best fit of eight groups with scales and minima. No value is off by more than one step of the widest group, one step of the minima, and the
-/// rounding of the shared factors.
+/// The best fit of eight groups with scales and minima. No value is off by more than one step of the widest group, one step of the minima,
+/// and the rounding of the shared factors.
 fn shifted(values: &[f32; 256], most: f32) -> Fit<8> {
     let parts = values.as_chunks::<32>().0;
     let grids = |of: fn(&[f32], f32, Offset) -> Grid| -> [Grid; 8] {
@@ -164,8 +164,8 @@ fn shifted(values: &[f32; 256], most: f32) -> Fit<8> {
     }
 }
 
-/// The best fit of sixteen groups with scales of either sign. No value is off by more than one step of the widest group and the rounding of the
-/// shared factor.
+/// The best fit of sixteen groups with scales of either sign. No value is off by more than one step of the widest group and the rounding of
+/// the shared factor.
 fn scaled(values: &[f32; 256]) -> Fit<16> {
     const CODES: [f32; 2] = [-32.0, 31.0];
     const SCALES: [f32; 2] = [-128.0, 127.0];
@@ -193,8 +193,8 @@ fn scaled(values: &[f32; 256]) -> Fit<16> {
     }
 }
 
-/// The beginning of a block of Q4_K or Q5_K: the shared factors, and the codes of scales and minima with six bits each. Of the last four groups, the
-/// upper two bits lie in the bytes of the first four.
+/// The beginning of a block of Q4_K or Q5_K: the shared factors, and the codes of scales and minima with six bits each. Of the last four
+/// groups, the upper two bits lie in the bytes of the first four.
 fn head(fit: &Fit<8>) -> [u8; 16] {
     let mut out = [0; 16];
     for (out, factor) in out.as_chunks_mut::<2>().0.iter_mut().zip(fit.factors) {
@@ -257,8 +257,8 @@ pub(super) fn q5_k(values: &[f32; 256], out: &mut [u8; 176]) {
     nibbles(&codes, &mut out[48..]);
 }
 
-/// Of each 128 codes the low four bits lie in 64 bytes, two in each: codes 0 to 63 below, 64 to 127 above. The upper two bits lie in 32 bytes, four in
-/// each: those of the codes of the first quarter lowest.
+/// Of each 128 codes the low four bits lie in 64 bytes, two in each: codes 0 to 63 below, 64 to 127 above. The upper two bits lie in 32
+/// bytes, four in each: those of the codes of the first quarter lowest.
 pub(super) fn q6_k(values: &[f32; 256], out: &mut [u8; 210]) {
     let fit = scaled(values);
     let codes = codes(&fit, values.as_chunks::<16>().0);

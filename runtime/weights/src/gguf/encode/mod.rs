@@ -1,8 +1,8 @@
 //! Encoding of values as blocks of GGUF types.
 //!
-//! [`encode`] looks for the codes whose decoded values have the least sum of squared differences from the values,
-//! all with the same weight. Scales and minima that ggml's own encoders would take are among those that are compared, so that a block is never worse
-//! than one of theirs for types with one scale. Numbers are rounded to the nearest, of two equally near ones to the even code, in F16 and BF16 to the
+//! [`encode`] looks for the codes whose decoded values have the least sum of squared differences from the values, all with the same weight.
+//! Scales and minima that ggml's own encoders would take are among those that are compared, so that a block is never worse than one of
+//! theirs for types with one scale. Numbers are rounded to the nearest, of two equally near ones to the even code, in F16 and BF16 to the
 //! number whose last bit is 0; in tables to the lower code (IQ4_NL) or the one nearer to 0 (MXFP4).
 
 mod grid;
@@ -43,8 +43,8 @@ impl GgmlType {
         ENCODED.contains(&self)
     }
 
-    /// The type that rows of `row` values get where this one is asked for: this one if they are whole blocks, else the one that llama.cpp takes in its
-    /// place, with blocks of 32 values, or F16 if they aren't whole blocks of that one either.
+    /// The type that rows of `row` values get where this one is asked for: this one if they are whole blocks, else the one that llama.cpp
+    /// takes in its place, with blocks of 32 values, or F16 if they aren't whole blocks of that one either.
     #[must_use]
     pub fn fitting(self, row: usize) -> Self {
         let smaller = match self {
@@ -71,8 +71,8 @@ impl GgmlType {
 /// Encodes values of the tensor `name`, whole blocks, on all of the processor's cores; the bytes don't depend on how many there are.
 ///
 /// # Errors
-/// [`WeightsError::WrongTensor`] for a type that isn't [`ENCODED`], values that are no whole blocks, values that are NaN or infinite, and values that are
-/// too large for the type.
+/// [`WeightsError::WrongTensor`] for a type that isn't [`ENCODED`], values that are no whole blocks, values that are NaN or infinite, and
+/// values that are too large for the type.
 pub fn encode(name: &str, kind: GgmlType, values: &[f32]) -> Result<Vec<u8>, WeightsError> {
     let wrong = |expected: String, got: String| {
         WeightsError::WrongTensor(Unfit::new(tensor(name), expected, got))
@@ -115,11 +115,11 @@ pub fn encode(name: &str, kind: GgmlType, values: &[f32]) -> Result<Vec<u8>, Wei
 /// Encodes whole blocks of a type that is [`ENCODED`].
 fn encode_blocks(kind: GgmlType, values: &[f32], bytes: &mut [u8]) {
     match kind {
-        GgmlType::F32 => blocks::<1, _>(values, bytes, |[value], out| *out = value.to_le_bytes()),
-        GgmlType::F16 => blocks::<1, _>(values, bytes, |[value], out| {
+        GgmlType::F32 => blocks::<1, 4>(values, bytes, |[value], out| *out = value.to_le_bytes()),
+        GgmlType::F16 => blocks::<1, 2>(values, bytes, |[value], out| {
             *out = f16::from_f32(*value).to_le_bytes();
         }),
-        GgmlType::BF16 => blocks::<1, _>(values, bytes, |[value], out| {
+        GgmlType::BF16 => blocks::<1, 2>(values, bytes, |[value], out| {
             *out = bf16::from_f32(*value).to_le_bytes();
         }),
         GgmlType::Q8_0 => blocks(values, bytes, uniform::q8_0),

@@ -93,8 +93,8 @@ impl Table {
     }
 }
 
-/// No value is off by more than the widest gap of the table, 24 steps, at the scale by which the largest magnitude is 113 steps, and the rounding of
-/// that scale.
+/// No value is off by more than the widest gap of the table, 24 steps, at the scale by which the largest magnitude is 113 steps, and the
+/// rounding of that scale.
 pub(super) fn iq4_nl(values: &[f32; 32], out: &mut [u8; 18]) {
     let table = Table {
         values: &UNEVEN,
@@ -134,8 +134,8 @@ pub(super) fn iq4_nl(values: &[f32; 32], out: &mut [u8; 18]) {
     nibbles(&table.codes(values, scale), &mut out[2..]);
 }
 
-/// No value is off by more than a quarter of the largest magnitude, or 2⁻¹²³: what is above 6 times the scale, but below 8 times, gets the largest
-/// code.
+/// No value is off by more than a quarter of the largest magnitude, or 2⁻¹²³: what is above 6 times the scale, but below 8 times, gets the
+/// largest code.
 pub(super) fn mxfp4(values: &[f32; 32], out: &mut [u8; 17]) {
     let table = Table {
         values: &TWICE_E2M1,

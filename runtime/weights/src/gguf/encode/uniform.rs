@@ -36,8 +36,8 @@ fn best(grids: &[Grid], first: Grid, values: &[f32; 32], limit: f32) -> Grid {
     grids.iter().fold(with_distance(first), better).0
 }
 
-/// The best grid of a format without a minimum. No value is off by more than one step of the scale that holds all of them without the largest code
-/// of a sign that has one more, and the rounding of that scale.
+/// The best grid of a format without a minimum. No value is off by more than one step of the scale that holds all of them without the
+/// largest code of a sign that has one more, and the rounding of that scale.
 fn scaled(values: &[f32; 32], range: [f32; 2]) -> Grid {
     let plain = plain_symmetric(values, range);
     // The scale of ggml: the value with the largest magnitude has the code that a sign has more.
@@ -49,8 +49,8 @@ fn scaled(values: &[f32; 32], range: [f32; 2]) -> Grid {
     best(&[usual, symmetric(values, range)], plain, values, limit)
 }
 
-/// The best grid of a format with a minimum. No value is off by more than one step of the scale that spans all of them, and the rounding of scale
-/// and minimum.
+/// The best grid of a format with a minimum. No value is off by more than one step of the scale that spans all of them, and the rounding of
+/// scale and minimum.
 fn shifted(values: &[f32; 32], most: f32) -> Grid {
     let plain = plain_affine(values, most, Offset::Any);
     let rounding = plain.offset.abs() * ROUNDED + (most + 1.0) * SUBNORMAL;
