@@ -18,12 +18,13 @@ use serde_json::{Value, json};
 use crate::cases;
 
 /// Models whose files can be written.
-const WRITTEN: [&str; 21] = [
+const WRITTEN: [&str; 24] = [
     "deepseek_v2",
     "deepseek_v2_lite",
     "deepseek_v3_fp8",
     "dots1",
     "ernie4_5_moe",
+    "gemma3",
     "glm4_moe",
     "gpt_oss",
     "gpt_oss_mxfp4",
@@ -31,6 +32,8 @@ const WRITTEN: [&str; 21] = [
     "granitemoe",
     "hunyuan_v1_dense",
     "hunyuan_v1_moe",
+    "lfm2",
+    "lfm2_moe",
     "llama",
     "minimax_m2",
     "ministral3",

@@ -1,14 +1,14 @@
 //! Metadata of a GGUF file for a model: the inverse of what [`describe_gguf`] reads, which judges it.
 
 use moebius::moe::{MoeConfig, RouteConfig, RouterConfig, Score};
-use moebius_weights::gguf::{GgufFile, GgufValue};
+use moebius_weights::gguf::{GgufFile, GgufNumbers, GgufValue};
 use moebius_weights::{Unfit, quoted};
 use serde_json::Value;
 
 use super::parameters::KV_HEADS;
 use super::{ARCHITECTURES, Architecture, ROPE_FACTORS, describe_gguf};
 use crate::decoder::{
-    AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec, Projection, Rope, RopeScaling,
+    AttentionSpec, FeedForwardSpec, LayerSpec, Mixer, ModelSpec, Projection, Rope, RopeScaling,
     yarn_attention,
 };
 use crate::families::Family;
@@ -19,12 +19,15 @@ const WRITTEN: &[(&str, &str)] = &[
     ("deepseek_v3", "deepseek_v3"),
     ("dots1", "dots1"),
     ("ernie4_5_moe", "ernie4_5_moe"),
+    ("gemma3_text", "gemma3_text"),
     ("glm4_moe", "glm4_moe"),
     ("gpt_oss", "gpt_oss"),
     ("granite", "granite"),
     ("granitemoe", "granitemoe"),
     ("hunyuan_v1_dense", "hunyuan_v1_dense"),
     ("hunyuan_v1_moe", "hunyuan_v1_moe"),
+    ("lfm2", "lfm2"),
+    ("lfm2_moe", "lfm2_moe"),
     ("llama", "llama"),
     ("minimax_m2", "minimax_m2"),
     ("ministral3", "ministral3"),
@@ -231,13 +234,10 @@ impl Entries {
         if let Some(layer) = layers.first() {
             self.own("residual_scale", layer.residual);
         }
-        let windows = layers.iter().filter_map(|layer| layer.attention()?.window);
-        if let Some(window) = windows.max() {
-            self.size("attention.sliding_window", window);
+        if let Some(bound) = spec.logits_softcap {
+            self.own("final_logit_softcapping", bound);
         }
-        if let Some(attention) = layers.iter().find_map(LayerSpec::attention) {
-            self.attention(attention);
-        }
+        self.mixers(layers);
         if let Some(experts) = experts {
             self.experts(experts);
             self.order(layers);
@@ -261,12 +261,58 @@ impl Entries {
         }
     }
 
-    fn attention(&mut self, of: &AttentionSpec) {
+    /// Adds what the layers' attention is, and which of them have windows or convolutions.
+    fn mixers(&mut self, layers: &[LayerSpec]) {
+        let all = || layers.iter().filter_map(LayerSpec::attention);
+        // In families with windows in some layers, the others' positions have the plain keys.
+        let whole = all().find(|of| of.window.is_none());
+        let windowed = all().find(|of| of.window.is_some());
+        if let Some(of) = whole.or(windowed) {
+            self.attention(of, layers);
+        }
+        if let Some(window) = windowed.and_then(|of| of.window) {
+            self.size("attention.sliding_window", window);
+        }
+        let local = windowed.and_then(|of| of.rope.as_ref());
+        if let Some(rope) = local {
+            self.own("rope.freq_base_swa", rope.theta);
+        }
+        if self.has("attention.sliding_window_pattern") {
+            let fits = |step: &usize| {
+                let mut windows = all().map(|of| of.window.is_some()).enumerate();
+                windows.all(|(at, windowed)| windowed != (at + 1).is_multiple_of(*step))
+            };
+            // A pattern beyond the last layer has a window in every layer.
+            let step = (1..=layers.len() + 1).find(fits).unwrap_or(1);
+            self.size("attention.sliding_window_pattern", step);
+        }
+        let taps = layers.iter().find_map(|layer| match &layer.mixer {
+            Mixer::Convolution(of) => Some(of.taps),
+            Mixer::Attention(_) => None,
+        });
+        if let Some(taps) = taps {
+            self.size("shortconv.l_cache", taps);
+        }
+    }
+
+    /// Adds the number of key and value heads, which is 0 in layers with a convolution.
+    fn key_heads(&mut self, heads: usize, layers: &[LayerSpec]) {
+        let of_layer = |layer: &LayerSpec| layer.attention().map_or(0, |of| of.kv_heads as i32);
+        let all: Vec<i32> = layers.iter().map(of_layer).collect();
+        if all.contains(&0) {
+            let all = GgufNumbers::from(&all[..]);
+            self.add(KV_HEADS, GgufValue::Numbers(all));
+        } else {
+            self.size(KV_HEADS, heads);
+        }
+    }
+
+    fn attention(&mut self, of: &AttentionSpec, layers: &[LayerSpec]) {
         self.size("attention.head_count", of.heads);
         self.own("attention.scale", of.scale);
         match of.projection {
             Projection::Direct { clip, .. } => {
-                self.size(KV_HEADS, of.kv_heads);
+                self.key_heads(of.kv_heads, layers);
                 self.size("attention.key_length", of.head_dim);
                 self.size("attention.value_length", of.value_dim);
                 if let Some(clip) = clip {

@@ -1,9 +1,9 @@
 //! Encoding of values as blocks of GGUF types.
 //!
 //! [`encode`] looks for the codes whose decoded values have the least sum of squared differences from the values, all with the same weight.
-//! Scales and minima that ggml's own encoders would take are among those that are compared, so that a block is never worse than one of
-//! theirs for types with one scale. Numbers are rounded to the nearest, of two equally near ones to the even code, in F16 and BF16 to the
-//! number whose last bit is 0; in tables to the lower code (IQ4_NL) or the one nearer to 0 (MXFP4).
+//! Scales and minima that ggml's own encoders would take are among those that are compared for Q8_0, Q4_0, Q4_1, Q5_0, Q5_1 and MXFP4, so
+//! that no block of these is worse than one of theirs. Numbers are rounded to the nearest, of two equally near ones to the even code, in F16
+//! and BF16 to the number whose last bit is 0; in tables to the lower code (IQ4_NL) or the one nearer to 0 (MXFP4).
 
 mod grid;
 mod groups;
