@@ -1,5 +1,5 @@
-//! Weights in safetensors files: read and written one tensor at a time, and converted to FP8. [`gguf`] reads weights in GGUF files, and
-//! [`package`] protects all files of a model by their SHA-256.
+//! Weights in safetensors files: read and written one tensor at a time, and converted to FP8. [`gguf`] reads and writes weights in GGUF
+//! files, and [`package`] protects all files of a model by their SHA-256.
 //!
 //! [`Reader`] opens a file, a checkpoint of several files with an index, or a folder that holds either, and reads nothing but headers.
 //! [`Reader::fp8_layouts`] pairs FP8 codes with their scales, under any common naming and with any block size. [`Writer`] puts tensors in

@@ -1,5 +1,5 @@
-//! Values of metadata, as they are read and written, and the cursor that reads the head of a file in order, in pieces, and allocates no memory for more than the file can
-//! hold.
+//! Values of metadata, as they are read and written, and the cursor that reads the head of a file in order, in pieces, and allocates no
+//! memory for more than the file can hold.
 
 use crate::error::{GgufError, Unfit, quoted};
 use crate::source::ReadAt;
