@@ -18,8 +18,8 @@ use crate::to_gguf::to_gguf;
 
 /// Runs `moebius convert`.
 pub(crate) fn convert(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    if let ConvertTo::Gguf(kind) = args.to {
-        return to_gguf(args, kind, screen);
+    if let ConvertTo::Gguf(types) = args.to {
+        return to_gguf(args, types, screen);
     }
     let options = options(args);
     let quantizer = Quantizer::from(options.scheme).with_scales(args.scales);

@@ -5,11 +5,10 @@ use std::fs;
 
 use moebius::fp8::{Fp8Format, Granularity, ScaleRule};
 use moebius_model::load::{ModelFiles, Progress};
-use moebius_model::{GgufOptions, GgufReport, save_gguf};
+use moebius_model::{GgufOptions, GgufReport, GgufTypes, save_gguf};
 use moebius_text::{ChatTemplate, Files};
 use moebius_weights::SHARD_BYTES;
 use moebius_weights::folder::model_at;
-use moebius_weights::gguf::GgmlType;
 use serde_json::json;
 
 use crate::args::ConvertArgs;
@@ -18,13 +17,13 @@ use crate::error::CliError;
 use crate::hub::located;
 use crate::screen::{DIM, GOOD, Outcome, Screen, Table, one_line};
 
-/// Writes the model as a GGUF file with matrices of type `kind`.
+/// Writes the model as a GGUF file with matrices of these types.
 pub(crate) fn to_gguf(
     args: &ConvertArgs,
-    kind: GgmlType,
+    types: GgufTypes,
     screen: &mut Screen,
 ) -> Result<Outcome, CliError> {
-    refuse_others(args, kind)?;
+    refuse_others(args, types)?;
     let place = model_at(&located(&args.model)?)?;
     let files = ModelFiles::at(&place)?;
     let Some(reader) = files.reader() else {
@@ -37,12 +36,13 @@ pub(crate) fn to_gguf(
     let vocabulary = beside.gguf_vocabulary(files.spec().vocabulary)?;
     let template = ChatTemplate::text_in(&beside)?;
     let options = GgufOptions {
-        kind,
+        types,
         vocabulary: Some(&vocabulary),
         chat_template: template.as_deref(),
     };
     let (model, out) = (args.model.display(), args.out.display());
-    screen.heading(&format!("Converting {model} to {out} · GGUF {kind}"))?;
+    let name = types.name();
+    screen.heading(&format!("Converting {model} to {out} · GGUF {name}"))?;
     let bar = screen.bytes("weights");
     let mut say = |progress: Progress<'_>| {
         bar.set_length(progress.bytes);
@@ -53,11 +53,11 @@ pub(crate) fn to_gguf(
     bar.finish_and_clear();
     let report = report?;
     let about = fs::metadata(&args.out).map_err(CliError::read(&out))?;
-    told(args, (kind, &report), [before, about.len()], screen)
+    told(args, (name, &report), [before, about.len()], screen)
 }
 
 /// Refuses what only conversions to FP8 take.
-fn refuse_others(args: &ConvertArgs, kind: GgmlType) -> Result<(), CliError> {
+fn refuse_others(args: &ConvertArgs, types: GgufTypes) -> Result<(), CliError> {
     let block = Granularity::Block {
         rows: 128,
         columns: 128,
@@ -73,7 +73,7 @@ fn refuse_others(args: &ConvertArgs, kind: GgmlType) -> Result<(), CliError> {
     ];
     match given.into_iter().find(|(_, given)| *given) {
         Some((flag, _)) => {
-            let message = format!("{flag}: expected --to fp8, got --to gguf:{kind}");
+            let message = format!("{flag}: expected --to fp8, got --to gguf:{}", types.name());
             let hint = "a GGUF file is one file, and its type says how values are stored";
             Err(CliError::usage(message, Some(hint)))
         }
@@ -83,7 +83,7 @@ fn refuse_others(args: &ConvertArgs, kind: GgmlType) -> Result<(), CliError> {
 
 fn told(
     args: &ConvertArgs,
-    (kind, report): (GgmlType, &GgufReport),
+    (name, report): (&str, &GgufReport),
     [before, after]: [u64; 2],
     screen: &mut Screen,
 ) -> Result<Outcome, CliError> {
@@ -103,7 +103,7 @@ fn told(
             count => format!(" and {} more", count - 1),
         };
         screen.line(&format!(
-            "  {first}{others}: rows are no whole blocks of {kind}, so that they have another type"
+            "  {first}{others}: rows are no whole blocks of {name}, so that they have another type"
         ))?;
     }
     if let Some(note) = &report.note {
@@ -121,7 +121,7 @@ fn told(
     screen.object(&json!({
         "model": args.model,
         "out": args.out,
-        "to": format!("gguf:{kind}"),
+        "to": format!("gguf:{name}"),
         "architecture": report.architecture,
         "tensors": tensors.collect::<Vec<_>>(),
         "other_type": report.other_type,

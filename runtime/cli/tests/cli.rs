@@ -129,7 +129,7 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         "convert --model x --out y --granularity 0x4",
         "convert --model x --out y --to gguf",
         "convert --model x --out y --to gguf:Q2_K",
-        "convert --model x --out y --to gguf:Q4_K_M",
+        "convert --model x --out y --to gguf:Q3_K_M",
         "convert --model x --out y --to gguf:Q8_0 --granularity row",
         "convert --model x --out y --to gguf:Q8_0 --skip *",
         "optimize --model x",

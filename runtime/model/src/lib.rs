@@ -31,6 +31,7 @@ mod config;
 pub mod decoder;
 mod error;
 pub mod families;
+mod gguf_types;
 pub mod load;
 mod memory;
 mod optimizer;
@@ -50,6 +51,7 @@ pub use classifier::{
 };
 pub use config::{Precision, Subject, TrainConfig};
 pub use error::{CheckpointError, Error, Misfits, NoRoom, NoRoomToTrain};
+pub use gguf_types::{GGUF_TYPES, GgufTypes};
 pub use load::placing::upload;
 pub use memory::{Savings, TrainMemory};
 pub use perplexity::{ExpertLoad, LayerTokens, Perplexity, Windows};

@@ -10,35 +10,18 @@ use moebius_weights::gguf::{GgmlType, GgufSpec, GgufValue, GgufWriter, GgufWritt
 use crate::decoder::{ModelSpec, Place, Slot};
 use crate::error::Error;
 use crate::families::{Family, ROPE_FACTORS, gguf_form};
+use crate::gguf_types::GgufTypes;
 use crate::load::{ModelFiles, Progress, Wanted, expand, is_whole, taken};
-
-/// Numbers of `general.file_type`, by the type of most tensors; the mixes of llama.cpp that have one type in most of their tensors have its
-/// number.
-const FILE_TYPES: [(GgmlType, u64); 13] = [
-    (GgmlType::F32, 0),
-    (GgmlType::F16, 1),
-    (GgmlType::Q4_0, 2),
-    (GgmlType::Q4_1, 3),
-    (GgmlType::Q8_0, 7),
-    (GgmlType::Q5_0, 8),
-    (GgmlType::Q5_1, 9),
-    (GgmlType::Q4_K, 14),
-    (GgmlType::Q5_K, 16),
-    (GgmlType::Q6_K, 18),
-    (GgmlType::IQ4_NL, 25),
-    (GgmlType::BF16, 32),
-    (GgmlType::MXFP4, 38),
-];
 
 /// Version of the types of blocks, as llama.cpp counts it.
 const QUANTIZATION_VERSION: u64 = 2;
 
-/// What a GGUF file gets beside the weights, and the type of its matrices.
+/// What a GGUF file gets beside the weights, and the types of its matrices.
 #[derive(Clone, Copy, Debug)]
 pub struct GgufOptions<'a> {
-    /// Type of matrices: those of layers, the embedding and the head. Routers, norms, biases and everything else of one dimension are F32,
+    /// Types of matrices: those of layers, the embedding and the head. Routers, norms, biases and everything else of one dimension are F32,
     /// and matrices whose rows are no whole blocks get [`GgmlType::fitting`].
-    pub kind: GgmlType,
+    pub types: GgufTypes,
     /// The tokenizer's vocabulary, with as many tokens as the model has; llama.cpp reads no file without one.
     pub vocabulary: Option<&'a Vocabulary>,
     /// The chat template, in Jinja.
@@ -64,8 +47,8 @@ pub struct GgufReport {
 /// Before anything is written, the file's description of the model is read again and compared with the model's own.
 ///
 /// # Errors
-/// [`Error::Config`] for a family that can't be written, a model that no file of its architecture describes, a type that can't be encoded
-/// and a vocabulary of another size, [`Error::Weights`] for values that the type doesn't have and files that can't be read or written, or
+/// [`Error::Config`] for a family that can't be written, a model that no file of its architecture describes, and a
+/// vocabulary of another size, [`Error::Weights`] for values that the type doesn't have and files that can't be read or written, or
 /// that exist.
 pub fn save_gguf(
     files: &ModelFiles,
@@ -76,10 +59,12 @@ pub fn save_gguf(
     check(files, options)?;
     let form = gguf_form(files.spec(), files.family()).map_err(Error::Config)?;
     let wanted = tensors(form.family, &form.spec, files.family())?;
-    let mut specs: Vec<_> = wanted
-        .iter()
-        .map(|one| declared(one, options.kind))
-        .collect();
+    let described = (&form.spec, form.architecture);
+    let asked = |one: &Wanted| {
+        let row = one.shape.last().copied().unwrap_or(1);
+        options.types.of_place(one.place, row, described)
+    };
+    let mut specs: Vec<_> = wanted.iter().map(|one| declared(one, asked(one))).collect();
     if let Some(divisors) = &form.divisors {
         specs.push(GgufSpec {
             name: ROPE_FACTORS.to_owned(),
@@ -95,9 +80,8 @@ pub fn save_gguf(
         writer.append(ROPE_FACTORS, divisors)?;
     }
     write(files, (&wanted[..], &form.spec), &mut writer, progress)?;
-    let of_kind = wanted.iter().zip(&specs);
-    let other =
-        of_kind.filter(|(one, spec)| is_matrix(one.place.slot) && spec.kind != options.kind);
+    let both = wanted.iter().zip(&specs);
+    let other = both.filter(|(one, spec)| is_matrix(one.place.slot) && spec.kind != asked(one));
     let other_type = other.map(|(_, spec)| spec.name.clone()).collect();
     Ok(GgufReport {
         architecture: form.architecture,
@@ -111,10 +95,6 @@ pub fn save_gguf(
 fn check(files: &ModelFiles, options: GgufOptions<'_>) -> Result<(), Error> {
     let expected = "a folder with config.json";
     Error::check(files.gguf().is_none(), "the model", expected, "a GGUF file")?;
-    let known = FILE_TYPES.iter().any(|(kind, _)| *kind == options.kind);
-    let names: Vec<_> = FILE_TYPES.iter().map(|(kind, _)| kind.name()).collect();
-    let expected = format!("one of {}", names.join(", "));
-    Error::check(known, "the type of matrices", expected, options.kind)?;
     let words = files.spec().vocabulary;
     let listed = options.vocabulary.map_or(words, |of| of.tokens.len());
     Error::check(listed == words, "tokens of the vocabulary", words, listed)
@@ -166,12 +146,11 @@ fn metadata(
         ("general.architecture".to_owned(), text(architecture)),
         ("general.type".to_owned(), text("model")),
     ];
-    let file_type = FILE_TYPES.iter().find(|(kind, _)| *kind == options.kind);
     for (key, number) in [
-        ("general.file_type", file_type.map(|(_, number)| *number)),
-        ("general.quantization_version", Some(QUANTIZATION_VERSION)),
+        ("general.file_type", options.types.file_type()),
+        ("general.quantization_version", QUANTIZATION_VERSION),
     ] {
-        all.extend(number.map(|number| (key.to_owned(), GgufValue::Unsigned(number))));
+        all.push((key.to_owned(), GgufValue::Unsigned(number)));
     }
     all.extend_from_slice(of_model);
     if let Some(vocabulary) = options.vocabulary {

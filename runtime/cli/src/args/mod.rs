@@ -18,7 +18,7 @@ use moebius::fp8::{Fp8Format, Granularity, ScaleRule};
 use moebius_benches::options::{FORMATS, Named, named};
 use moebius_device::Device;
 use moebius_host::Simd;
-use moebius_weights::gguf::{ENCODED, GgmlType};
+use moebius_model::{GGUF_TYPES, GgufTypes};
 
 pub(crate) use answering::{CachePrecision, EngineArgs, FormArgs, SpeculationArgs};
 pub(crate) use bench::{
@@ -335,7 +335,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "OUT")]
     pub(crate) out: PathBuf,
     /// What the weights become: fp8, or blocks of a GGUF file: gguf:TYPE with F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K,
-    /// Q6_K, IQ4_NL or MXFP4. The other options are of fp8 alone.
+    /// Q6_K, IQ4_NL or MXFP4 for all matrices, or llama.cpp's mixes Q4_K_S, Q4_K_M, Q5_K_S and Q5_K_M. The other options are of fp8 alone.
     #[arg(long, value_name = "FORM", default_value = "fp8", value_parser = form)]
     pub(crate) to: ConvertTo,
     /// Format of the codes.
@@ -366,18 +366,17 @@ pub(crate) struct ConvertArgs {
 pub(crate) enum ConvertTo {
     /// FP8 codes with scales.
     Fp8,
-    /// Blocks of this type in a GGUF file.
-    Gguf(GgmlType),
+    /// Blocks of these types in a GGUF file.
+    Gguf(GgufTypes),
 }
 
 fn form(text: &str) -> Result<ConvertTo, String> {
     if text == "fp8" {
         return Ok(ConvertTo::Fp8);
     }
-    let kind = text.strip_prefix("gguf:").and_then(GgmlType::named);
-    let kind = kind.filter(|kind| kind.is_encoded());
-    kind.map(ConvertTo::Gguf).ok_or_else(|| {
-        let names: Vec<_> = ENCODED.iter().map(|kind| kind.name()).collect();
+    let types = text.strip_prefix("gguf:").and_then(GgufTypes::named);
+    types.map(ConvertTo::Gguf).ok_or_else(|| {
+        let names = GGUF_TYPES.map(GgufTypes::name);
         format!("expected fp8, or gguf: before one of {}", names.join(", "))
     })
 }

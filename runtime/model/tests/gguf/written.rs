@@ -8,7 +8,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius_model::decoder::Drawn;
 use moebius_model::families::describe;
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
-use moebius_model::{Beside, Error, GgufOptions, GgufReport, save, save_gguf};
+use moebius_model::{Beside, Error, GgufOptions, GgufReport, GgufTypes, save, save_gguf};
 use moebius_weights::gguf::{
     ENCODED, GgmlType, GgufFile, GgufSpec, GgufValue, GgufWriter, Vocabulary,
 };
@@ -45,11 +45,13 @@ const WRITTEN: [&str; 24] = [
     "qwen3_moe",
 ];
 
-const F32: GgufOptions<'static> = of_kind(GgmlType::F32);
+fn of_f32() -> GgufOptions<'static> {
+    of_kind(GgmlType::F32)
+}
 
-const fn of_kind(kind: GgmlType) -> GgufOptions<'static> {
+fn of_kind(kind: GgmlType) -> GgufOptions<'static> {
     GgufOptions {
-        kind,
+        types: GgufTypes::of(kind).unwrap(),
         vocabulary: None,
         chat_template: None,
     }
@@ -92,7 +94,8 @@ fn files_compute_what_their_folders_do() {
             cases(&format!("decoder_{name}")),
             folder.path().join(format!("{name}.gguf")),
         );
-        let report = written(&from, &to, F32).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let report =
+            written(&from, &to, of_f32()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(
             report.other_type.is_empty() && report.note.is_none(),
             "{name}"
@@ -122,7 +125,7 @@ fn families_that_cannot_be_written_are_told_by_name() {
             continue;
         }
         let files = ModelFiles::open(&path).unwrap();
-        let error = written(&path, &to, F32).unwrap_err();
+        let error = written(&path, &to, of_f32()).unwrap_err();
         let typed = matches!(error, Error::Config(_));
         let text = error.to_string();
         assert!(
@@ -159,7 +162,7 @@ fn models_without_windows_are_written_where_those_with_windows_are_not() {
         config.as_object_mut().unwrap().remove("layer_types");
         fs::write(from.join("config.json"), config.to_string()).unwrap();
         let to = folder.path().join(format!("{family}.gguf"));
-        written(&from, &to, F32).unwrap();
+        written(&from, &to, of_f32()).unwrap();
         assert!(difference(&logits(&to), &logits(&from)) <= 1e-6, "{family}");
     }
 }
@@ -267,6 +270,39 @@ fn types(report: &GgufReport, kind: GgmlType) {
     assert_eq!(other, if grouped { 2 } else { 0 }, "{kind}");
 }
 
+/// A mix has the types that its rule gives each matrix, where rows are whole blocks of them.
+#[test]
+fn mixes_have_types_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("m.gguf"));
+    drawn("llama", &from);
+    let options = GgufOptions {
+        types: GgufTypes::named("Q4_K_M").unwrap(),
+        ..of_f32()
+    };
+    written(&from, &to, options).unwrap();
+    let file = GgufFile::open(&to).unwrap();
+    let kind = |name: &str| file.get(name).unwrap().kind;
+    // Of two layers the second is one of the last eighth. Rows of 288 values aren't whole blocks of Q6_K.
+    for (name, expected) in [
+        ("output.weight", GgmlType::Q6_K),
+        ("token_embd.weight", GgmlType::Q4_K),
+        ("blk.0.attn_v.weight", GgmlType::Q4_K),
+        ("blk.1.attn_v.weight", GgmlType::Q6_K),
+        ("blk.0.ffn_down.weight", GgmlType::Q5_0),
+        ("blk.1.ffn_down.weight", GgmlType::Q8_0),
+        ("blk.1.attn_q.weight", GgmlType::Q4_K),
+    ] {
+        assert_eq!(kind(name), expected, "{name}");
+    }
+    assert_eq!(
+        file.value("general.file_type"),
+        Some(&GgufValue::Unsigned(15))
+    );
+    let off = difference(&logits(&to), &logits(&from));
+    assert!(off > 0.0 && off < 0.5, "{off}");
+}
+
 /// The vocabulary, the template and the numbers that llama.cpp looks for are in the file, as its types of numbers.
 #[test]
 fn a_file_says_what_it_holds() {
@@ -284,7 +320,7 @@ fn a_file_says_what_it_holds() {
         ..Vocabulary::default()
     };
     let options = GgufOptions {
-        kind: GgmlType::Q8_0,
+        types: GgufTypes::of(GgmlType::Q8_0).unwrap(),
         vocabulary: Some(&vocabulary),
         chat_template: Some("{{ messages }}"),
     };
@@ -319,7 +355,7 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
     let few = Vocabulary::default();
     let options = GgufOptions {
         vocabulary: Some(&few),
-        ..F32
+        ..of_f32()
     };
     let llama = cases("decoder_llama");
     let text = refused(&llama, options);
@@ -327,16 +363,14 @@ fn what_does_not_fit_is_refused_before_anything_is_written() {
         text.contains("tokens of the vocabulary: expected 99, got 0"),
         "{text}"
     );
-    let text = refused(&llama, of_kind(GgmlType::Q2_K));
-    assert!(text.contains("got Q2_K"), "{text}");
-    let text = refused(&cases("gguf/llama_f32.gguf"), F32);
+    let text = refused(&cases("gguf/llama_f32.gguf"), of_f32());
     assert!(
         text.contains("expected a folder with config.json"),
         "{text}"
     );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     fs::write(&to, "mine").unwrap();
-    let text = refused(&llama, F32);
+    let text = refused(&llama, of_f32());
     assert!(text.contains("expected the name of a new file"), "{text}");
     assert_eq!(fs::read(&to).unwrap(), b"mine");
 }
@@ -376,6 +410,12 @@ fn progress_is_told_in_bytes() {
         assert!(progress.read >= last && progress.read <= progress.bytes);
         (last, all) = (progress.read, progress.bytes);
     };
-    save_gguf(&files, F32, &folder.path().join("m.gguf"), &mut progress).unwrap();
+    save_gguf(
+        &files,
+        of_f32(),
+        &folder.path().join("m.gguf"),
+        &mut progress,
+    )
+    .unwrap();
     assert_eq!(last, all);
 }

@@ -130,7 +130,7 @@ impl GgmlType {
     }
 
     /// Name of the type in the GGUF format.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         self.name
     }
 
