@@ -203,6 +203,21 @@ fn what_a_type_has_is_kept() {
     }
 }
 
+/// Values of MXFP4 are values of MXFP4 again, whatever the largest of a block is, so that gpt-oss's weights lose nothing.
+#[test]
+fn values_of_mxfp4_come_back() {
+    let all = (100..=140_u8).flat_map(|exponent| (0..8_u8).map(move |most| [exponent, most]));
+    for [exponent, most] in all {
+        let mut block = [exponent; 17];
+        for (at, byte) in (0_u8..).zip(&mut block[1..]) {
+            let codes = [at % (most + 1), (at * 7 + 3) % (most + 1) | 8];
+            *byte = codes[0] | codes[1] << 4;
+        }
+        let values = decoded(GgmlType::MXFP4, &block);
+        assert_eq!(again(GgmlType::MXFP4, &values), values, "{exponent} {most}");
+    }
+}
+
 #[test]
 fn ties_are_broken_as_documented() {
     assert_eq!([2.5, -3.5].map(grid::nearest), [2.0, -4.0]);
