@@ -8,7 +8,7 @@ use moebius_device::browser::{BrowserDevice, PowerPreference};
 use moebius_device::{Capability, DeviceKind, Opened};
 use moebius_ops::Element;
 use moebius_ops::fp8::Fp8Format;
-use moebius_ops::grouped_gemm::Problem;
+use moebius_ops::grouped_gemm::{Problem, Stored};
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use moebius_shaders::PlanError;
 use moebius_shaders::grouped_gemm::{Choice, plan};
@@ -257,7 +257,7 @@ fn kernel(
     let problem = Problem::new(2 * tokens, 8, 2, 512, 256).map_err(|error| error.to_string())?;
     let problem = Problem {
         element,
-        fp8,
+        stored: fp8.map_or(Stored::Values, Stored::Fp8),
         ..problem
     };
     let plan = plan(problem, capability, Choice::default());

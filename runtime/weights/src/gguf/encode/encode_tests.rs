@@ -210,7 +210,7 @@ fn values_of_mxfp4_come_back() {
     for [exponent, most] in all {
         let mut block = [exponent; 17];
         for (at, byte) in (0_u8..).zip(&mut block[1..]) {
-            let codes = [at % (most + 1), (at * 7 + 3) % (most + 1) | 8];
+            let codes = [at % (most + 1), ((at * 7 + 3) % (most + 1)) | 8];
             *byte = codes[0] | codes[1] << 4;
         }
         let values = decoded(GgmlType::MXFP4, &block);
