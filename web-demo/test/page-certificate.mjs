@@ -89,6 +89,7 @@ async function aCertificateIsUnitedWithTheCommands(lab) {
   assert.deepEqual([device.device, device.verdict, device.emulated], ['webgpu', 'same', false]);
   const [model, cases] = device.parts.map(({ found }) => found.model ?? found.cases);
   assert.equal(model.oracle, 'committed');
+  assert.equal(certificate.subject.model.exact, false);
   assert.equal(model.parts.length, 2 + 3 * 6);
   const furthest = Math.max(...model.parts.map(({ distance }) => distance.relative_l2));
   lab.note(`the model in ${device.parts[0].seconds.toFixed(1)} s, at most ${furthest.toExponential(1)} away`);

@@ -138,6 +138,7 @@ fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
         expert_cache: None,
         memory_margin: EngineOptions::MARGIN,
         narrow_embedding: false,
+        exact: false,
     };
     let room = EngineOptions::for_one(ids.len() + TOKENS);
     let options = EngineArgs::at(place);

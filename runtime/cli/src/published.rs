@@ -151,6 +151,12 @@ pub(crate) fn opened(
         let hint = "fp8 has a narrow embedding where the device takes it, f16 and bf16 narrow all";
         return Err(CliError::usage(message, Some(hint)));
     }
+    if place.exact && place.dtype != ModelPrecision::F32 {
+        let got = place.dtype.option();
+        let message = format!("--exact: expected --dtype f32, got {got}");
+        let hint = "other types are rounded in ways of their devices";
+        return Err(CliError::usage(message, Some(hint)));
+    }
     let memory = match room {
         Some(room) => room.memory(files.spec())?,
         None => CacheMemory::default().with_margin(place.memory_margin),
@@ -174,6 +180,9 @@ pub(crate) fn show(bar: &ProgressBar, at: Progress<'_>) {
 
 /// How weights are loaded at a place.
 pub(crate) fn loading(place: &PlaceArgs) -> LoadOptions {
+    if place.exact {
+        return LoadOptions::exact();
+    }
     let options = options(place.dtype);
     LoadOptions {
         narrow_embedding: options.narrow_embedding || place.narrow_embedding,

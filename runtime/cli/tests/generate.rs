@@ -68,6 +68,31 @@ fn a_prompt_is_gone_on_with() {
     );
 }
 
+/// An exact model has its own bits, and what rounds in ways of a device is refused.
+#[test]
+fn an_exact_model_goes_on_like_an_ordinary_one() {
+    let folder = model();
+    let more = ["--prompt", "w3 w14 w15", "--max-tokens", "6", "--json"];
+    let ordinary = object(&generate(folder.path(), &more));
+    let exact = [&more[..], &["--exact"]].concat();
+    let found = object(&generate(folder.path(), &exact));
+    assert_eq!(found["ids"], ordinary["ids"], "{found}");
+    for (option, what) in [
+        (&["--dtype", "bf16"][..], "expected --dtype f32, got bf16"),
+        (
+            &["--kv-cache-dtype", "f16"],
+            "cache of an exact model: expected f32",
+        ),
+        (&["--narrow-embedding"], "cannot be used with"),
+    ] {
+        let refused = generate(folder.path(), &[&exact[..], option].concat());
+        assert_refused(&refused, what);
+    }
+    let latent = model_of("decoder_deepseek_v3");
+    let refused = generate(latent.path(), &exact);
+    assert_refused(&refused, "expected separate projections, got latent");
+}
+
 /// Memory is taken as tokens come: room for four million of them reserves nothing in 9 GB, and four billion are refused in words.
 #[test]
 #[cfg(target_os = "linux")] // where `prlimit` is

@@ -71,6 +71,45 @@ fn a_model_is_certified_part_by_part() {
 }
 
 #[test]
+fn exact_models_are_certified_by_their_bits() {
+    let of_model = |more: &[&str]| {
+        let of = ["--bundled", "--parts", "model", "--json", "--devices"];
+        let output = validate(&[&of[..], more].concat());
+        let found = object(&output);
+        assert_eq!(output.status.code(), Some(0), "{found}");
+        found
+    };
+    let parts = |device: &Value| {
+        let parts = device["parts"][0]["found"]["model"]["parts"].as_array();
+        parts.expect("a list").clone()
+    };
+    let found = of_model(&["flex,flex", "--exact"]);
+    assert_eq!(found["subject"]["model"]["exact"], true);
+    let devices = found["devices"].as_array().expect("a list");
+    assert_eq!(devices.len(), 2);
+    let all = devices.iter().flat_map(parts).collect::<Vec<_>>();
+    assert!(all.iter().all(|part| part["bits_of_first"] == true));
+    // Codes stay codes without, and sums have another order.
+    let ordinary = of_model(&["flex"]);
+    assert_eq!(ordinary["subject"]["model"]["exact"], false);
+    let head = |found: &Value| parts(&found["devices"][0]).pop().expect("a head")["hash"].clone();
+    assert_ne!(head(&found), head(&ordinary));
+
+    for (of, what) in [
+        (&["--exact"][..], "--exact without a model"),
+        (
+            &["--exact", "--bundled", "--parts", "cases"],
+            "without its part",
+        ),
+    ] {
+        let refused = validate(&[&["--devices", "flex"][..], of].concat());
+        assert_eq!(refused.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+#[test]
 fn certificates_are_united_unless_they_are_of_other_models() {
     let places = [0; 4].map(|_| tempfile::tempdir().expect("a folder"));
     let [here, there, other, all] = places.each_ref().map(|place| place.path());
@@ -300,4 +339,5 @@ fn the_page_has_the_commands_reference() {
         .map(|word| u32::from_le_bytes(*word))
         .collect();
     assert_eq!(described["subject"]["tokens"], serde_json::json!(tokens));
+    assert_eq!(described["subject"]["exact"], false);
 }

@@ -104,6 +104,9 @@ pub(crate) struct PlaceArgs {
     /// Keep the embedding and the head in bf16 while all else is f32, on flex.
     #[arg(long)]
     pub(crate) narrow_embedding: bool,
+    /// Compute what has the same bits on every device: in f32, with sums in one order and functions of our own. Takes longer.
+    #[arg(long, conflicts_with_all = ["expert_cache", "placement", "narrow_embedding"])]
+    pub(crate) exact: bool,
 }
 
 /// The number of bytes that a text names: a whole number, with KiB, MiB, GiB or TiB behind it where it isn't of bytes.

@@ -52,6 +52,7 @@ fn a_check_of_a_package_takes_no_option_of_the_measurement() {
         "--expert-cache 1GiB",
         "--memory-margin 20",
         "--narrow-embedding",
+        "--exact",
         "--streams 8",
         "--prompt 32",
         "--tokens 32",

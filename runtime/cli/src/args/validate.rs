@@ -62,6 +62,9 @@ pub(crate) struct AnswerArgs {
     /// Text that the model reads [default: a sentence of Moby-Dick].
     #[arg(long, value_name = "TEXT")]
     pub(crate) tokens: Option<String>,
+    /// Compute the model as `generate --exact` does, and take a device for one that differs where its bits aren't those of the first.
+    #[arg(long)]
+    pub(crate) exact: bool,
 }
 
 /// `validate merge`.
@@ -117,6 +120,7 @@ Examples:
   moebius validate --bundled --out certificate       and the model inside this program, part by part
   moebius validate --parts cases,demos,bench         and the demos, and benchmarks that are verified and timed
   moebius validate --model SmolLM2 --devices flex,wgpu --out here
+  moebius validate --bundled --devices flex,cpu,wgpu --exact    the same bits, layer by layer
   moebius validate --emulated target/debug           and NVIDIA's and AMD's cards in software
   moebius validate merge here/report.json there/report.json --out both
   moebius validate compare --model OLMoE --devices cpu,cuda:0 --per-layer

@@ -12,7 +12,7 @@ pub(crate) enum Verdict {
     /// All that is judged is within the limits, but what matters is not judged: the first token's experts are a matter of rounding, or the
     /// device refused everything.
     Undecided,
-    /// Something isn't within the limits.
+    /// Something isn't within the limits, or bits of a model that is computed exactly aren't those of the first device.
     Apart,
     /// The device couldn't compute everything.
     Failed,
@@ -175,7 +175,7 @@ pub(crate) struct Reason {
 }
 
 impl Found {
-    /// The verdict on what a device computed.
+    /// The verdict on what a device computed, whatever the bits of other devices are.
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
             Self::Error(_) => Verdict::Failed,

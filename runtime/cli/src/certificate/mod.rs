@@ -111,6 +111,8 @@ pub(crate) struct OfModel {
     /// Path of the model, or the name of the bundled one.
     pub(crate) name: String,
     pub(crate) family: String,
+    /// Whether it was computed with the same bits on every device.
+    pub(crate) exact: bool,
     /// Hash of the description and of all values of the weights, whatever files they come from (SHA-256).
     pub(crate) hash: String,
     pub(crate) tokens: Vec<u32>,
@@ -200,6 +202,26 @@ impl Tested {
         self
     }
 
+    /// This device with the bits of its model compared with those of the first device, part by part, and with the verdicts that follow: other bits
+    /// of an exact model are another answer.
+    fn compared(mut self, first: &[String], exact: bool) -> Self {
+        for done in &mut self.parts {
+            let Found::Model { parts, .. } = &mut done.found else {
+                continue;
+            };
+            for (part, first) in parts.iter_mut().zip(first) {
+                part.bits_of_first = part.hash == *first;
+            }
+            let apart = exact && parts.iter().any(|part| !part.bits_of_first);
+            done.verdict = if apart {
+                Verdict::Apart
+            } else {
+                done.found.verdict()
+            };
+        }
+        self.judged()
+    }
+
     /// What the device computed of the model: the parts, the first that isn't within the limits, and the first other token.
     pub(crate) fn model(&self) -> Option<(&[Measured], &Option<Place>, &Option<Greedy>)> {
         self.parts.iter().find_map(|done| match &done.found {
@@ -230,7 +252,13 @@ impl Subject {
         has.map(|(section, _)| section).collect()
     }
 
-    /// The first difference that keeps results from being compared: another model, other tokens or cases, or no part in common.
+    /// Whether the model is computed with the same bits on every device; false without a model.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.model.as_ref().is_some_and(|of| of.exact)
+    }
+
+    /// The first difference that keeps results from being compared: a model that is exact and one that isn't, another model, other tokens or
+    /// cases, or no part in common.
     fn difference(&self, other: &Self) -> Option<Difference> {
         let (ours, theirs) = (self.sections(), other.sections());
         if !ours.iter().any(|section| theirs.contains(section)) {
@@ -242,7 +270,12 @@ impl Subject {
         }
         let mut pairs: Vec<Difference> = Vec::new();
         if let (Some(ours), Some(theirs)) = (&self.model, &other.model) {
+            let kind = |of: &OfModel| {
+                let exact = if of.exact { "an exact" } else { "a" };
+                format!("{exact} model")
+            };
             let tokens = |of: &OfModel| format!("{:?}", of.tokens);
+            pairs.push(("results of", kind(ours), kind(theirs)));
             pairs.push(("the hash", ours.hash.clone(), theirs.hash.clone()));
             pairs.push(("the tokens", tokens(ours), tokens(theirs)));
         }
@@ -364,14 +397,9 @@ impl Certificate {
             let hashes = parts.iter().map(|part| part.hash.clone());
             Some(hashes.collect::<Vec<_>>())
         });
-        let first = first.unwrap_or_default();
-        for done in self.devices.iter_mut().flat_map(|of| &mut of.parts) {
-            if let Found::Model { parts, .. } = &mut done.found {
-                for (part, first) in parts.iter_mut().zip(&first) {
-                    part.bits_of_first = part.hash == *first;
-                }
-            }
-        }
+        let (first, exact) = (first.unwrap_or_default(), self.subject.is_exact());
+        let devices = self.devices.into_iter();
+        self.devices = devices.map(|of| of.compared(&first, exact)).collect();
         self.gaps = self.known_gaps();
         self
     }
@@ -383,6 +411,11 @@ impl Certificate {
             let said = if lacks { less } else { more };
             said.to_owned()
         };
+        let of_model = if subject.is_exact() {
+            "model: one text, computed exactly in f32; no other way to compute, no cache and no training was compared"
+        } else {
+            "model: one text in f32, codes in FP8 staying codes; no other type, no cache and no training was compared"
+        };
         let mut gaps = vec![
             "conformance: the cases of single kernels at the edges of their sizes and with hostile data are programs of the tests \
             (`scripts/test --only conformance`), which no shipped program has"
@@ -390,7 +423,7 @@ impl Certificate {
             said(
                 subject.model.is_none(),
                 "model: none was compared; --model DIR or --bundled names one",
-                "model: one text in f32, codes in FP8 staying codes; no other type, no cache and no training was compared",
+                of_model,
             ),
             said(
                 subject.cases.is_none(),

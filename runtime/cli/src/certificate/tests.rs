@@ -97,6 +97,7 @@ pub(crate) fn certificate(devices: Vec<Tested>) -> Certificate {
     let model = OfModel {
         name: "tiny".to_owned(),
         family: "olmoe".to_owned(),
+        exact: false,
         hash: "ab".to_owned(),
         tokens: vec![1, 2, 3],
     };
@@ -258,6 +259,37 @@ fn certificates_of_one_model_are_united() {
     assert_eq!(bits, [[true; 5], [true, true, false, false, false]]);
 }
 
+/// A certificate of one device that computed an exact model, whose head has these bits.
+pub(crate) fn of_exact(name: &str, bits: &str) -> Certificate {
+    let mut certificate = certificate(vec![tested(name, false)]);
+    certificate.subject.model.as_mut().unwrap().exact = true;
+    if let Found::Model { parts, .. } = &mut certificate.devices[0].parts[0].found {
+        parts[4].hash = bits.to_owned();
+    }
+    certificate.compared()
+}
+
+#[test]
+fn other_bits_of_an_exact_model_are_another_answer() {
+    let [here, like, other] = ["a", "a", "b"].map(|bits| of_exact("flex", bits));
+    let verdicts = |of: &Certificate| -> Vec<Verdict> {
+        let devices = of.devices.iter();
+        let parts = devices.clone().map(|of| of.parts[0].verdict);
+        assert!(parts.eq(devices.clone().map(|of| of.verdict)));
+        devices.map(|of| of.verdict).collect()
+    };
+    let all = here.clone().with(like, "b.json").unwrap();
+    assert_eq!(verdicts(&all), [Verdict::Same, Verdict::Same]);
+    let exactly = |gap: &String| gap.starts_with("model: one text, computed exactly");
+    assert!(all.gaps.iter().any(exactly), "{:?}", all.gaps);
+    let apart = here.with(other.clone(), "b.json").unwrap();
+    assert_eq!(verdicts(&apart), [Verdict::Same, Verdict::Apart]);
+    // The first of the certificates counts, whatever was told before.
+    let turned = other.with(apart, "b.json").unwrap();
+    let expected = [Verdict::Same, Verdict::Apart, Verdict::Same];
+    assert_eq!(verdicts(&turned), expected);
+}
+
 #[test]
 fn certificates_of_other_parts_complete_each_other() {
     let mut here = certificate(vec![tested("flex", false)]);
@@ -372,6 +404,9 @@ fn other_models_versions_and_files_are_refused() {
         other.subject.model.as_mut().unwrap().hash = "ff".to_owned();
     });
     assert_eq!(said, "b.json: expected the hash ab, got ff");
+    let said = refused(|other| other.subject.model.as_mut().unwrap().exact = true);
+    let kinds = "b.json: expected results of a model, got an exact model";
+    assert_eq!(said, kinds);
     let said = refused(|other| {
         other.subject.model.as_mut().unwrap().tokens.pop();
     });

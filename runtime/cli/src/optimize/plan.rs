@@ -112,6 +112,7 @@ impl Plan {
             expert_cache: None,
             memory_margin: EngineOptions::MARGIN,
             narrow_embedding: self.narrow_embedding,
+            exact: false,
         });
         args.kv_cache_dtype = self.cache;
         args.speculation.speculate = self.ngrams.then(Ngrams::default);

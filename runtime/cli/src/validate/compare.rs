@@ -42,6 +42,9 @@ pub(super) fn run(args: &ValidateCompareArgs, screen: &mut Screen) -> Result<Out
                 format!("parts from {first} at {}", part.place()),
                 Outcome::Negative,
             ),
+            (None, _) if work.exact && bits.is_some() => {
+                (format!("has other bits than {first}"), Outcome::Negative)
+            }
             (None, 0) => (
                 format!("can't be compared with {first}: ties of routers"),
                 Outcome::Incomplete,

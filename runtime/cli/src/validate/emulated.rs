@@ -223,9 +223,10 @@ fn line(args: &ValidateArgs, parts: &[Section]) -> Vec<OsString> {
     add("--model", args.of.model.as_deref().map(Path::as_os_str));
     add("--tokens", args.of.tokens.as_deref().map(OsStr::new));
     add("--cases", args.cases.as_deref().map(Path::as_os_str));
-    if args.of.bundled {
-        line.push("--bundled".into());
-    }
+    let of = &args.of;
+    let flags = [(of.bundled, "--bundled"), (of.exact, "--exact")];
+    let set = flags.into_iter().filter(|(set, _)| *set);
+    line.extend(set.map(|(_, flag)| OsString::from(flag)));
     line
 }
 
@@ -283,8 +284,31 @@ fn linked(_: &Path) -> io::Result<TempDir> {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
+    use clap::Parser;
+
     use super::*;
+    use crate::args::{self, Cli};
     use crate::certificate::tests::tested;
+
+    fn parsed(line: impl Iterator<Item = OsString>) -> Option<ValidateArgs> {
+        match Cli::try_parse_from(line).ok()?.command? {
+            args::Command::Validate(args) => Some(args),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_process_of_a_card_is_asked_for_the_same() {
+        let words = "moebius validate --bundled --exact --tokens=-w3";
+        let args = parsed(words.split(' ').map(OsString::from)).unwrap();
+        let line = line(&args, &[Section::Model]).into_iter();
+        let child = parsed(iter::once(OsString::from("moebius")).chain(line)).unwrap();
+        assert!(child.here && child.of.bundled && child.of.exact);
+        assert_eq!(child.of.tokens, args.of.tokens);
+        assert_eq!(child.parts, [Section::Model]);
+    }
 
     #[test]
     fn a_real_card_is_never_taken_for_one_in_software() {

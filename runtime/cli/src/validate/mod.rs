@@ -89,6 +89,8 @@ fn asked(args: &ValidateArgs) -> Result<Vec<Section>, CliError> {
         ("a model has no effect without its part", hint)
     } else if of.tokens.is_some() && !has_model {
         ("--tokens without a model has no effect", model)
+    } else if of.exact && !has_model {
+        ("--exact without a model has no effect", model)
     } else if args.cases.is_some() && !parts.contains(&Section::Cases) {
         let hint = "add `cases` to --parts";
         ("--cases has no effect without its part", hint)

@@ -26,6 +26,8 @@ const BUNDLED_TEXT: &str =
 pub(super) struct Work {
     source: Source,
     ids: Vec<u32>,
+    /// Whether the model is computed with the same bits on every device.
+    pub(super) exact: bool,
 }
 
 /// The parts that a device computed.
@@ -48,7 +50,8 @@ impl Work {
             let hint = "--tokens TEXT names another";
             return Err(CliError::usage("the text has no tokens", Some(hint)));
         }
-        Ok(Self { source, ids })
+        let exact = args.exact;
+        Ok(Self { source, ids, exact })
     }
 
     /// What a certificate says of the work.
@@ -58,6 +61,7 @@ impl Work {
             family: self.source.files.family().to_owned(),
             hash,
             tokens: self.ids.clone(),
+            exact: self.exact,
         }
     }
 
@@ -79,9 +83,12 @@ impl Work {
     /// Computes the parts on a device, in f32 but for weights in FP8.
     pub(super) fn compute(&self, device: &BurnDevice, screen: &Screen) -> Result<Timed, CliError> {
         let files = &self.source.files;
-        let model = shown(screen, |progress| {
-            files.load(device, LoadOptions::default(), progress)
-        })?;
+        let options = if self.exact {
+            LoadOptions::exact()
+        } else {
+            LoadOptions::default()
+        };
+        let model = shown(screen, |progress| files.load(device, options, progress))?;
         let begun = Instant::now();
         let computation = Computation::of(&model, &self.ids, device)?;
         Ok(Timed {

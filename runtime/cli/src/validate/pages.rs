@@ -3,8 +3,8 @@
 use moebius_model::computation::{Distance, Greedy};
 
 use crate::certificate::{
-    Certificate, Demo, Family, Found, Furthest, Measured, Place, Rate, Reason, Section, Shown,
-    Tested, Timed, Verdict, Wrong,
+    Certificate, Demo, Done, Family, Found, Furthest, Measured, Place, Rate, Reason, Section,
+    Shown, Tested, Timed, Verdict, Wrong,
 };
 use crate::chart::{Chart, Series, escaped};
 use crate::devices::bytes;
@@ -44,8 +44,9 @@ pub(super) fn verdict(certificate: &Certificate) -> String {
         let all = devices.iter().filter(|of| of.emulated == emulated);
         (same.count(), all.count())
     });
+    let exact = certificate.subject.is_exact();
     let parts = certificate.subject.sections().into_iter();
-    let right: Vec<&str> = parts.map(right).collect();
+    let right: Vec<&str> = parts.map(|part| right(part, exact)).collect();
     let (same, all) = real;
     let right = format!("{} on {same} of {all} devices", right.join(", "));
     let right = match emulated {
@@ -59,9 +60,10 @@ pub(super) fn verdict(certificate: &Certificate) -> String {
     }
 }
 
-/// What is said of a part where all is right.
-fn right(part: Section) -> &'static str {
+/// What is said of a part where all is right, the model being computed exactly or not.
+fn right(part: Section, exact: bool) -> &'static str {
     match part {
+        Section::Model if exact => "the same bits",
         Section::Model => "the same answer",
         Section::Cases => "all cases right",
         Section::Demos => "all demos hold",
@@ -76,7 +78,7 @@ fn faults(tested: &Tested) -> String {
     }
     let wrong = tested.parts.iter();
     let wrong = wrong.filter(|done| done.verdict != Verdict::Same);
-    let said = wrong.map(|done| format!("{}: {}", done.part.name(), answer(&done.found)));
+    let said = wrong.map(|done| format!("{}: {}", done.part.name(), answer(done)));
     said.collect::<Vec<_>>().join("; ")
 }
 
@@ -113,7 +115,7 @@ pub(super) fn rows(tested: &Tested) -> Vec<([String; 9], Verdict)> {
             Found::Cases { families, .. } => (furthest_case(families), none()),
             Found::Demos(_) | Found::Bench { .. } | Found::Error(_) => (none(), none()),
         };
-        let found = [seconds, memory, furthest, bits, answer(&done.found)];
+        let found = [seconds, memory, furthest, bits, answer(done)];
         (row(done.part.name().to_owned(), found), done.verdict)
     });
     rows.collect()
@@ -147,9 +149,9 @@ fn furthest(parts: &[Measured]) -> String {
     })
 }
 
-/// What a device found, in words.
-fn answer(found: &Found) -> String {
-    match found {
+/// What a device found of a part, in words.
+fn answer(done: &Done) -> String {
+    match &done.found {
         Found::Error(error) => format!("failed: {error}"),
         Found::Cases {
             families, wrong, ..
@@ -165,7 +167,7 @@ fn answer(found: &Found) -> String {
             parting,
             greedy,
             ..
-        } => answer_of_model(parts, *parting, greedy.as_ref()),
+        } => answer_of_model(done.verdict, parts, *parting, greedy.as_ref()),
     }
 }
 
@@ -215,7 +217,12 @@ fn answer_of_benchmarks(results: &[Timed], refused: &[Reason], failed: &[Reason]
     said
 }
 
-fn answer_of_model(parts: &[Measured], parting: Option<Place>, greedy: Option<&Greedy>) -> String {
+fn answer_of_model(
+    verdict: Verdict,
+    parts: &[Measured],
+    parting: Option<Place>,
+    greedy: Option<&Greedy>,
+) -> String {
     let first = parting.and_then(|Place { layer, part }| {
         let mut parts = parts.iter().map(|part| &part.distance);
         parts.find(|of| (of.layer, of.part) == (layer, part))
@@ -223,6 +230,12 @@ fn answer_of_model(parts: &[Measured], parting: Option<Place>, greedy: Option<&G
     let judged = parts.last().map_or(0, |head| head.distance.judged);
     let mut said = match first {
         Some(first) => format!("differs from {} on", first.place()),
+        // All is within the limits, and an exact model's bits aren't those of the first device.
+        None if verdict == Verdict::Apart => {
+            let other = parts.iter().find(|part| !part.bits_of_first);
+            let place = other.map_or_else(String::new, |part| part.distance.place());
+            format!("bits differ from {place} on")
+        }
         None if judged == 0 => "undecided: ties of routers from the first token on".to_owned(),
         None => format!("the same, {judged} tokens judged to the end"),
     };
@@ -273,6 +286,8 @@ fn facts(certificate: &Certificate) -> Vec<[String; 2]> {
     if let Some(of) = &subject.model {
         let limits = certificate.limits;
         facts.push(fact("model", format!("{} ({})", of.name, of.family)));
+        let bits = if of.exact { "exact" } else { "of each device" };
+        facts.push(fact("bits", bits.to_owned()));
         facts.push(fact("description and values, SHA-256", of.hash.clone()));
         facts.push(fact("tokens", of.tokens.len().to_string()));
         facts.push(fact(

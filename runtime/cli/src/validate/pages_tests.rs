@@ -1,5 +1,5 @@
 use super::*;
-use crate::certificate::tests::{certificate, of_programs, tested};
+use crate::certificate::tests::{certificate, of_exact, of_programs, tested};
 
 #[test]
 fn the_verdict_names_device_layer_and_part() {
@@ -15,6 +15,22 @@ fn the_verdict_names_device_layer_and_part() {
         said.ends_with("the same answer on 1 of 2 devices"),
         "{said}"
     );
+}
+
+#[test]
+fn other_bits_of_an_exact_model_are_named() {
+    let here = of_exact("flex", "a");
+    let with = |bits: &str| {
+        let there = of_exact("cpu", bits);
+        here.clone().with(there, "b.json").unwrap()
+    };
+    assert_eq!(verdict(&with("a")), "the same bits on 2 of 2 devices");
+    let apart = with("b");
+    let said = "cpu: model: bits differ from head on; the same bits on 1 of 2 devices";
+    assert_eq!(verdict(&apart), said);
+    let text = markdown(&apart);
+    assert!(text.contains("bits: exact"), "{text}");
+    assert!(text.contains("| bits differ from head on |"), "{text}");
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub(super) fn run(args: &ValidateReferenceArgs, screen: &mut Screen) -> Result<O
         bundled: true,
         devices: Devices::All,
         tokens: None,
+        exact: false,
     };
     let work = Work::read(&bundled)?;
     let (reference, hash) = work.reference(screen)?;
