@@ -1,5 +1,7 @@
 //! FP8 weights: codes and their scales.
 
+use std::ops::Range;
+
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::quantize::{Blocks, decoded_codes};
 use moebius_ops::scaling::{Fp8Scheme, Granularity, HostScales, ScaleType, e8m0_value};
@@ -7,7 +9,7 @@ use safetensors::Dtype;
 
 use crate::error::{Unfit, WeightsError, quoted, quoted_shape, tensor};
 use crate::header::byte_size;
-use crate::reader::{Reader, widen};
+use crate::reader::Reader;
 use crate::scales::{Hints, granularity};
 
 /// An FP8 weight of a checkpoint with its scales; each value is code · scale.
@@ -336,42 +338,90 @@ impl Reader {
             shape: layout.shape.clone(),
             codes: self.read(&layout.name)?,
             scales: self.fp8_scales(layout)?,
-            input_scale: match &layout.input_scale {
-                Some(name) => self.finite_f32(name)?.first().copied(),
-                None => None,
-            },
+            input_scale: self.input_scale_of(layout)?,
         })
+    }
+
+    /// Reads matrix `number` of an FP8 weight alone, with its scales: the weight \[n, k\] of one expert.
+    ///
+    /// # Errors
+    /// As [`Self::fp8_weight`], and [`WeightsError::DataLength`] for a matrix that the weight doesn't have.
+    pub fn fp8_matrix(&self, layout: &StoredFp8, number: usize) -> Result<Fp8Weight, WeightsError> {
+        let matrix = layout.matrix();
+        let part = |each: usize| (number * each) as u64..((number + 1) * each) as u64;
+        Ok(Fp8Weight {
+            name: layout.name.clone(),
+            scheme: layout.scheme,
+            shape: vec![matrix.rows, matrix.columns],
+            codes: self.bytes_of(&layout.name, part(matrix.elements()))?,
+            scales: self.scales_in(layout, 1, part)?,
+            input_scale: self.input_scale_of(layout)?,
+        })
+    }
+
+    fn input_scale_of(&self, layout: &StoredFp8) -> Result<Option<f32>, WeightsError> {
+        match &layout.input_scale {
+            Some(name) => Ok(self.finite_f32(name, 0..1)?.first().copied()),
+            None => Ok(None),
+        }
     }
 
     pub(crate) fn fp8_scales(&self, layout: &StoredFp8) -> Result<HostScales, WeightsError> {
         let experts = layout.matrix().experts;
-        let Some(name) = &layout.scale else {
-            return Ok(HostScales::F32(vec![1.0; experts]));
-        };
-        if layout.scheme.granularity == Granularity::Mx {
-            return Ok(HostScales::E8M0(self.read(name)?));
-        }
-        let mut scales = self.finite_f32(name)?;
-        // One scale for all experts is repeated for each.
-        if layout.scheme.granularity == Granularity::Tensor && scales.len() == 1 {
-            scales = vec![scales[0]; experts];
-        }
-        Ok(HostScales::F32(scales))
+        self.scales_in(layout, experts, |each| 0..(experts * each) as u64)
     }
 
-    fn finite_f32(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
-        let values = match self.info(name)?.dtype {
-            Dtype::F8_E8M0 => self.read(name)?.into_iter().map(e8m0_value).collect(),
-            dtype => {
-                let bytes = self.read(name)?;
-                let mut values = self.room(name, bytes.len() as u64)?;
-                widen(dtype, &bytes, &mut values);
-                values
+    /// The scales of `matrices` matrices of an FP8 weight. `part` says where they lie in the tensor of scales, given the number of a matrix.
+    fn scales_in(
+        &self,
+        layout: &StoredFp8,
+        matrices: usize,
+        part: impl Fn(usize) -> Range<u64>,
+    ) -> Result<HostScales, WeightsError> {
+        let Some(name) = &layout.scale else {
+            return Ok(HostScales::F32(vec![1.0; matrices]));
+        };
+        let Matrix {
+            experts,
+            rows,
+            columns,
+        } = layout.matrix();
+        let scheme = layout.scheme;
+        if scheme.granularity == Granularity::Mx {
+            let [down, across] = scheme.granularity.blocks(rows, columns);
+            return Ok(HostScales::E8M0(self.bytes_of(name, part(down * across))?));
+        }
+        let count: usize = self.info(name)?.shape.iter().product();
+        // One scale for all experts is repeated for each.
+        if scheme.granularity == Granularity::Tensor && count == 1 && experts > 0 {
+            let scale = self.finite_f32(name, 0..1)?;
+            return Ok(HostScales::F32(vec![scale[0]; matrices]));
+        }
+        let [down, across] = scheme.grid(rows, columns);
+        Ok(HostScales::F32(self.finite_f32(name, part(down * across))?))
+    }
+
+    /// Bytes of a tensor of bytes.
+    fn bytes_of(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, WeightsError> {
+        let mut bytes = self.room(name, range.end - range.start)?;
+        bytes.resize((range.end - range.start) as usize, 0);
+        self.read_part(name, range.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Elements of a tensor of scales, which must be finite.
+    fn finite_f32(&self, name: &str, range: Range<u64>) -> Result<Vec<f32>, WeightsError> {
+        let first = range.start as usize;
+        let values: Vec<f32> = match self.info(name)?.dtype {
+            Dtype::F8_E8M0 => {
+                let bytes = self.bytes_of(name, range)?;
+                bytes.into_iter().map(e8m0_value).collect()
             }
+            _ => self.read_f32_part(name, range)?,
         };
         match values.iter().position(|value: &f32| !value.is_finite()) {
             Some(index) => {
-                let got = format!("{} at {index}", values[index]);
+                let got = format!("{} at {}", values[index], first + index);
                 Err(self.wrong(name, "finite scales", got))
             }
             None => Ok(values),

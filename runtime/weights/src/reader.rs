@@ -324,6 +324,19 @@ impl Reader {
         Ok(())
     }
 
+    /// Tells the file that bytes of a tensor, counted from the tensor's first, will be read soon, and returns at once. A hint: names and bytes
+    /// that there aren't are passed over, and so are weights that lie in several tensors.
+    pub fn expect(&self, name: &str, bytes: Range<u64>) {
+        let Some(info) = self.tensors.get(name) else {
+            return;
+        };
+        let end = bytes.end.min(info.bytes());
+        if bytes.start < end && !self.packed.contains_key(name) {
+            let source = &self.files[info.file].0;
+            source.expect(info.at.start + bytes.start..info.at.start + end);
+        }
+    }
+
     /// Reads the values of an F32, F16 or BF16 tensor, widened without loss, or of an F64 tensor, rounded.
     ///
     /// # Errors

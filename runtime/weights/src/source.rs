@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use safetensors::Dtype;
 
@@ -37,6 +38,9 @@ pub trait ReadAt: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`] when the source ends before `out` is full, or another error of reading.
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// Hears that these bytes will be read soon, and returns without waiting for them; a source that can't read ahead does nothing.
+    fn expect(&self, _bytes: Range<u64>) {}
 }
 
 impl ReadAt for Vec<u8> {
@@ -52,12 +56,30 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// An open file, and its length when it was opened.
+/// Bytes that the system is asked to read ahead at a time: Linux reads no more of a request than its window, 128 KiB where nobody set another.
+#[cfg(target_os = "linux")]
+const WINDOW: u64 = 128 * 1024;
+
+/// An open file, and its length and the time of its last change when it was opened.
 #[derive(Debug)]
 struct Opened {
     /// The file; the lock guards its cursor, so reads of several threads take turns.
     file: Mutex<File>,
     size: u64,
+    /// `None` where the system doesn't tell.
+    changed: Option<SystemTime>,
+}
+
+impl Opened {
+    /// Checks that nobody has written to the file since it was opened: bytes of two versions would make one model.
+    fn check_unchanged(&self, file: &File) -> io::Result<()> {
+        let now = file.metadata()?;
+        if (now.len(), now.modified().ok()) == (self.size, self.changed) {
+            Ok(())
+        } else {
+            Err(io::Error::other("the file has changed since it was opened"))
+        }
+    }
 }
 
 impl ReadAt for Opened {
@@ -68,15 +90,36 @@ impl ReadAt for Opened {
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.seek(SeekFrom::Start(at))?;
-        file.read_exact(out)
+        file.read_exact(out)?;
+        self.check_unchanged(&file)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn expect(&self, bytes: Range<u64>) {
+        use rustix::fs::{Advice, fadvise};
+        use std::num::NonZeroU64;
+
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        for at in bytes.clone().step_by(WINDOW as usize) {
+            let length = NonZeroU64::new(WINDOW.min(bytes.end - at));
+            // Where a file system can't read ahead, the read itself brings the bytes.
+            if fadvise(&*file, at, length, Advice::WillNeed).is_err() {
+                return;
+            }
+        }
     }
 }
 
 /// Opens a regular file as a source of bytes.
 pub(crate) fn open_bytes(path: &Path) -> Result<Box<dyn ReadAt>, WeightsError> {
     let (file, size) = open_regular(path)?;
+    let changed = file.metadata().map_err(read_error(path))?.modified().ok();
     let file = Mutex::new(file);
-    Ok(Box::new(Opened { file, size }))
+    Ok(Box::new(Opened {
+        file,
+        size,
+        changed,
+    }))
 }
 
 /// Beginning of the small file that Git LFS leaves in place of a large one.
@@ -119,6 +162,18 @@ impl ReadAt for Joined {
             Ok(())
         } else {
             Err(io::ErrorKind::UnexpectedEof.into())
+        }
+    }
+
+    fn expect(&self, bytes: Range<u64>) {
+        let mut begin = 0;
+        for part in &self.0 {
+            let end = begin + part.size();
+            let (from, to) = (bytes.start.max(begin), bytes.end.min(end));
+            if from < to {
+                part.expect(from - begin..to - begin);
+            }
+            begin = end;
         }
     }
 }
@@ -216,5 +271,11 @@ impl Source {
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
         let read = self.bytes.read_at(self.data + at, out);
         read.map_err(read_error(&self.path))
+    }
+
+    /// As [`ReadAt::expect`], for bytes of the data section.
+    pub(crate) fn expect(&self, bytes: Range<u64>) {
+        self.bytes
+            .expect(self.data + bytes.start..self.data + bytes.end);
     }
 }

@@ -1,5 +1,6 @@
 //! An open GGUF file.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -199,6 +200,18 @@ impl GgufFile {
         self.read.load(Ordering::Relaxed)
     }
 
+    /// Tells the file that bytes of a tensor, counted from the tensor's first, will be read soon, and returns at once. A hint: names and bytes
+    /// that there aren't are passed over.
+    pub fn expect(&self, name: &str, bytes: Range<u64>) {
+        let Some(GgufTensor { at, .. }) = self.get(name) else {
+            return;
+        };
+        let [begin, end] = [bytes.start, bytes.end].map(|byte| at.start.saturating_add(byte));
+        if begin < end.min(at.end) {
+            self.bytes.expect(begin..end.min(at.end));
+        }
+    }
+
     /// Reads the values of a tensor, row-major.
     ///
     /// # Errors
@@ -250,7 +263,7 @@ impl GgufFile {
         name: &str,
         from: u64,
         count: u64,
-    ) -> Result<(GgmlType, std::ops::Range<u64>), WeightsError> {
+    ) -> Result<(GgmlType, Range<u64>), WeightsError> {
         let GgufTensor { kind, at, .. } = self.info(name)?.clone();
         let wrong = |expected: String, got: String| {
             WeightsError::WrongTensor(Unfit::new(self.place_of(name), expected, got))

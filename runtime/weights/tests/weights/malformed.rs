@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use moebius_weights::header::HeaderError;
 use moebius_weights::{Dtype, InFile, Reader, Unscaled, WeightsError};
@@ -297,6 +298,27 @@ fn a_file_that_shrinks_meanwhile_is_an_error() {
         reader.read_part("x", 255, &mut [0; 2]) => WeightsError::DataLength { .. }, "`x`";
         reader.read_part("x", u64::MAX, &mut [0; 2]) => WeightsError::DataLength { .. }, "`x`";
     }
+}
+
+/// Bytes of two versions of a file would be one model without a sign of it.
+#[test]
+fn a_file_that_is_written_to_meanwhile_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.safetensors");
+    let bytes = file(&[f32s("x", &[64], &[1.0; 64])]);
+    write(folder.path(), "x.safetensors", &bytes);
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(reader.read_f32("x").unwrap(), [1.0; 64]);
+    // A writer whose change is younger than the clock's tick would not be seen.
+    let written = fs::File::options().write(true).open(&path).unwrap();
+    let later = written.metadata().unwrap().modified().unwrap() + Duration::from_secs(1);
+    written.set_modified(later).unwrap();
+    refused! { reader.read("x") => WeightsError::Read { .. }, "has changed since it was opened"; }
+    // Another file in its place is no change: the reader has the old one.
+    let reader = Reader::open(&path).unwrap();
+    write(folder.path(), "y.safetensors", &bytes);
+    fs::rename(folder.path().join("y.safetensors"), &path).unwrap();
+    assert_eq!(reader.read_f32("x").unwrap(), [1.0; 64]);
 }
 
 #[test]

@@ -51,6 +51,36 @@ fn values_have_the_scale_of_their_block() {
     }
 }
 
+/// Each matrix of a stack can be read without the others, whether scales are its own or those of all.
+#[test]
+fn one_matrix_of_a_stack_is_read_alone() {
+    for scales in [
+        f32s(
+            "w.weight_scale",
+            &[3, 2, 1],
+            &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        ),
+        f32s("w.weight_scale", &[3, 1, 1], &[1.0, 2.0, 3.0]),
+        f32s("w.weight_scale", &[1], &[2.0]),
+        bytes("w.weight_scale", Dtype::U8, &[3, 2, 1], 130),
+    ] {
+        let stack = file(&[codes(&[3, 2, 4]), scales]);
+        let reader = Reader::from_bytes("w.safetensors", stack).unwrap();
+        let layout = reader.fp8_layout("w.weight", Unscaled::Refuse).unwrap();
+        let whole = reader.fp8_weight(&layout).unwrap().dequantize().unwrap();
+        for number in 0..3 {
+            let before = reader.bytes_read();
+            let one = reader.fp8_matrix(&layout, number).unwrap();
+            assert_eq!(one.shape, [2, 4]);
+            assert_eq!(one.dequantize().unwrap(), whole[number * 8..][..8]);
+            // Its eight codes, and two scales at most.
+            assert!(reader.bytes_read() - before <= 16);
+        }
+        let none = reader.fp8_matrix(&layout, 3).unwrap_err();
+        assert!(matches!(none, WeightsError::DataLength { .. }), "{none}");
+    }
+}
+
 #[test]
 fn bytes_are_exponents() {
     let scales = bytes("w.weight_scale", Dtype::U8, &[1, 2], 130);
