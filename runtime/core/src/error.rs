@@ -4,6 +4,7 @@ use moebius_device::OpenError;
 use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::PlanError;
 use moebius_shaders::Unsupported;
+use std::sync::Arc;
 
 /// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum ErrorKind {
     Open,
     /// The device failed while it computed, or isn't the device of the other tensors.
     Device,
+    /// Weights that are read when tokens need them can't be read.
+    Read,
 }
 
 /// The error of an operation that was refused before any launch, or of a read that failed.
@@ -38,12 +41,20 @@ enum Repr {
     Open(#[from] OpenError),
     #[error("the device failed: {0}")]
     Device(String),
+    #[error("cannot read an expert: {0}")]
+    Read(Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl Error {
     /// An error of a device, seen when its results were read.
     pub(crate) fn device(error: impl ToString) -> Self {
         Self(Repr::Device(error.to_string()))
+    }
+
+    /// The error of weights that can't be read when tokens need them, for an implementation of
+    /// [`ExpertSource`](crate::moe::switching::ExpertSource).
+    pub fn unread(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self(Repr::Read(Arc::new(error)))
     }
 
     /// The kind of this error.
@@ -59,6 +70,7 @@ impl Error {
             Repr::Unsupported(_) => ErrorKind::Unsupported,
             Repr::Open(_) => ErrorKind::Open,
             Repr::Device(_) => ErrorKind::Device,
+            Repr::Read(_) => ErrorKind::Read,
         }
     }
 }

@@ -4,7 +4,10 @@
 
 mod folders;
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use folders::folders;
@@ -13,7 +16,7 @@ use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer, ScaleRule};
 use moebius::pad::Buckets;
 use moebius_model::decoder::{Cache, Model, Projections};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
-use moebius_weights::Reader;
+use moebius_weights::{ReadAt, Reader};
 
 /// The folder of this name.
 fn named(name: &str) -> PathBuf {
@@ -259,6 +262,61 @@ fn progress_ends_with_all_bytes() {
             .unwrap();
         assert_eq!(last[0], last[1], "{}", folder.display());
         assert!(calls > 10);
+    }
+}
+
+/// A file in memory that counts how often each of its bytes was read.
+#[derive(Debug)]
+struct Counted {
+    bytes: Vec<u8>,
+    reads: Arc<Mutex<Vec<u8>>>,
+}
+
+impl ReadAt for Counted {
+    fn size(&self) -> u64 {
+        self.bytes.size()
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        let mut reads = self.reads.lock().unwrap();
+        let reads = &mut reads[at as usize..][..out.len()];
+        reads.iter_mut().for_each(|count| *count += 1);
+        self.bytes.read_at(at, out)
+    }
+}
+
+/// A load reads each byte of the weights once, and as many as its progress says.
+#[test]
+fn no_byte_is_read_twice() {
+    let device = Device::flex();
+    for folder in folders() {
+        // One of the models lies in two files.
+        let Ok(bytes) = fs::read(folder.join("model.safetensors")) else {
+            continue;
+        };
+        let config = fs::read(folder.join("config.json")).unwrap();
+        let config = serde_json::from_slice(&config).unwrap();
+        let reads = Arc::new(Mutex::new(vec![0; bytes.len()]));
+        let counted: Box<dyn ReadAt> = Box::new(Counted {
+            bytes,
+            reads: reads.clone(),
+        });
+        let files = [("model.safetensors".to_owned(), counted)];
+        let reader = Reader::from_sources(files, Some(("config.json", config))).unwrap();
+        let files = ModelFiles::of(reader).unwrap();
+        // Opening has read the header.
+        reads.lock().unwrap().fill(0);
+        for options in [LoadOptions::default(), LoadOptions::fp8()] {
+            let mut last = 0;
+            let mut told = |progress: Progress<'_>| last = progress.read;
+            files.load(&device, options, &mut told).unwrap();
+            let mut reads = reads.lock().unwrap();
+            let twice = reads.iter().position(|&count| count > 1);
+            assert_eq!(twice, None, "{}, {options:?}", folder.display());
+            let once = reads.iter().filter(|&&count| count == 1).count();
+            assert_eq!(once as u64, last, "{}", folder.display());
+            reads.fill(0);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, RunningState};
 use burn::nn::RmsNorm;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::Tensor;
 use moebius::moe::experts::FeedForwardExperts;
 use moebius::moe::{
     ChosenExperts, DenseBlock, Experts, MoeConfig, MoeLayer, Router, Routing, SharedExpert,
@@ -75,6 +75,7 @@ impl Block {
             cache,
             along,
             mut states,
+            next,
         } = given;
         let before = normed(self.attention_norm.as_ref(), x.clone());
         let seen = self.mixed(before, places, angles, cache)?;
@@ -82,7 +83,8 @@ impl Block {
         let x = x + self.scaled(seen);
         keep(states.as_deref_mut(), &x);
         let before = normed(self.feed_forward_norm.as_ref(), x.clone());
-        let (y, routing) = self.feed_forward.forward(before, along)?;
+        let mut then = || next.map_or(Ok(()), |next| next.expect_experts(&x));
+        let (y, routing) = self.feed_forward.forward(before, along, &mut then)?;
         let y = normed(self.feed_forward_out_norm.as_ref(), y);
         let x = x + self.scaled(y);
         keep(states, &x);
@@ -128,18 +130,15 @@ impl Block {
         }
     }
 
-    /// This layer with its experts in host memory, and places for them in `bytes` bytes of `device`; unchanged without experts.
-    pub(super) fn switched(self, bytes: u64, device: &Device) -> Result<Self, Error> {
-        let feed_forward = match self.feed_forward {
-            FeedForward::Experts(layer) => {
-                FeedForward::Switched(SwitchedMixture::new(layer, bytes, device)?)
+    /// Tells the files of experts which ones this layer is likely to need for x \[B · S, H\] as it is before the layer; does nothing where all
+    /// experts are in memory, or another thread computes with them.
+    fn expect_experts(&self, x: &Tensor<2>) -> Result<(), moebius::Error> {
+        match &self.feed_forward {
+            FeedForward::Switched(mixture) => {
+                mixture.expect(|| normed(self.feed_forward_norm.as_ref(), x.clone()))
             }
-            other => other,
-        };
-        Ok(Self {
-            feed_forward,
-            ..self
-        })
+            FeedForward::Dense(_) | FeedForward::Experts(_) => Ok(()),
+        }
     }
 
     fn scaled(&self, y: Tensor<2>) -> Tensor<2> {
@@ -158,6 +157,8 @@ pub(super) struct LayerGiven<'a> {
     pub(super) along: Option<&'a ChosenExperts>,
     /// Where x is kept after each of both parts.
     pub(super) states: Option<&'a mut States>,
+    /// The next layer, whose experts may be fetched while this one computes.
+    pub(super) next: Option<&'a Block>,
 }
 
 /// x \[B · S, H\] after the embedding and after both parts of each layer.
@@ -189,7 +190,7 @@ pub enum FeedForward {
     Dense(DenseBlock),
     /// A mixture of experts.
     Experts(MoeLayer),
-    /// A mixture whose experts are in host memory, and on the device while tokens need them.
+    /// A mixture whose experts are in host memory or in files, and on the device while tokens need them.
     Switched(SwitchedMixture),
 }
 
@@ -206,15 +207,17 @@ impl FeedForward {
                 let experts = trained(experts, config)?;
                 Ok(Self::Dense(DenseBlock::new(*config, experts)?))
             }
-            FeedForwardSpec::Experts(config) => Ok(Self::Experts(mixture(config, from)?)),
+            FeedForwardSpec::Experts(config) => mixture(config, from),
         }
     }
 
-    /// Computes y \[T, H\] from x \[T, H\], and returns the experts that the tokens went to: those of `along`, if it is given.
+    /// Computes y \[T, H\] from x \[T, H\], and returns the experts that the tokens went to: those of `along`, if it is given. A mixture with
+    /// experts that aren't all on the device calls `then` once the last of them is there.
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
         along: Option<&ChosenExperts>,
+        then: &mut dyn FnMut() -> Result<(), moebius::Error>,
     ) -> Result<(Tensor<2>, Option<Routing>), Error> {
         match self {
             Self::Dense(block) => Ok((block.forward(x)?, None)),
@@ -226,7 +229,7 @@ impl FeedForward {
                 Ok((out.y, Some(out.routing)))
             }
             Self::Switched(mixture) => {
-                let (y, routing) = mixture.forward(x, along)?;
+                let (y, routing) = mixture.forward(x, along, then)?;
                 Ok((y, Some(routing)))
             }
         }
@@ -245,7 +248,8 @@ impl FeedForward {
             Self::Experts(layer) => of_mixture(layer, slot),
             Self::Switched(_) => {
                 let (what, expected) = ("experts of a model to save", "on its device");
-                Err(Error::Config(Unfit::new(what, expected, "in host memory")))
+                let got = "in host memory or in files";
+                Err(Error::Config(Unfit::new(what, expected, got)))
             }
         }
     }
@@ -277,10 +281,11 @@ fn trained(experts: FeedForwardExperts, config: &MoeConfig) -> Result<FeedForwar
     })
 }
 
-fn mixture(config: &MoeConfig, from: &mut Of<'_>) -> Result<MoeLayer, Error> {
+fn mixture(config: &MoeConfig, from: &mut Of<'_>) -> Result<FeedForward, Error> {
     let weight = from.matrix(Slot::Router)?;
+    let device = weight.device();
     // The layer's own parameters are lazy and never drawn, because they are replaced before their first use.
-    let mut layer = config.init(&weight.device())?;
+    let mut layer = config.init(&device)?;
     match &mut layer.router {
         Router::TopK(router) => {
             router.weight = weight;
@@ -296,13 +301,19 @@ fn mixture(config: &MoeConfig, from: &mut Of<'_>) -> Result<MoeLayer, Error> {
             return Err(Error::Config(fault));
         }
     }
-    let experts = FeedForwardExperts {
-        w_in: from.stack(Slot::ExpertsIn)?,
-        b_in: from.matrix_if(Slot::ExpertsInBias)?,
-        w_out: from.stack(Slot::ExpertsOut)?,
-        b_out: from.matrix_if(Slot::ExpertsOutBias)?,
+    let source = match from.expert_bytes {
+        Some(_) => from.weights.experts(from.layer),
+        None => None,
     };
-    layer.experts = Experts::FeedForward(trained(experts, config)?);
+    if source.is_none() {
+        let experts = FeedForwardExperts {
+            w_in: from.stack(Slot::ExpertsIn)?,
+            b_in: from.matrix_if(Slot::ExpertsInBias)?,
+            w_out: from.stack(Slot::ExpertsOut)?,
+            b_out: from.matrix_if(Slot::ExpertsOutBias)?,
+        };
+        layer.experts = Experts::FeedForward(trained(experts, config)?);
+    }
     if let Some(shared) = &mut layer.shared {
         *shared = SharedExpert {
             experts: FeedForwardExperts {
@@ -314,5 +325,10 @@ fn mixture(config: &MoeConfig, from: &mut Of<'_>) -> Result<MoeLayer, Error> {
             gate: from.matrix_if(Slot::SharedGate)?,
         };
     }
-    Ok(layer)
+    Ok(match (from.expert_bytes, source) {
+        (None, _) => FeedForward::Experts(layer),
+        (Some(bytes), source) => {
+            FeedForward::Switched(SwitchedMixture::new(layer, source, bytes, &device)?)
+        }
+    })
 }

@@ -20,7 +20,7 @@ pub struct Building {
     embedding: Option<Param<Tensor<2>>>,
     positions: Option<Param<Tensor<2>>>,
     blocks: Vec<Block>,
-    /// Bytes of the device for the experts of each layer, if they are in host memory.
+    /// Bytes of the device for the experts of each layer, if they are in host memory or in files.
     expert_bytes: Option<u64>,
 }
 
@@ -36,8 +36,8 @@ impl Building {
         }
     }
 
-    /// This decoder with experts in host memory, and places for them in at most `bytes` bytes of the device, the same for each layer that has
-    /// experts; for `None` all experts are on the device.
+    /// This decoder with experts in host memory, or in files where the weights give them so ([`Weights::experts`]), and places for them in at most
+    /// `bytes` bytes of the device, the same for each layer that has experts; for `None` all experts are on the device.
     #[must_use]
     pub fn with_expert_cache(self, bytes: Option<u64>) -> Self {
         let layers = self.spec.layers.iter();
@@ -75,6 +75,7 @@ impl Building {
             weights,
             spec: &self.spec,
             layer: 0,
+            expert_bytes: self.expert_bytes,
         };
         let Some(embedding) = self.embedding else {
             let embedding = from.matrix(Slot::Embedding)?;
@@ -84,10 +85,7 @@ impl Building {
         };
         if let Some(layer) = self.spec.layers.get(number) {
             from.layer = number;
-            let mut block = Block::load(layer, &mut from)?;
-            if let Some(bytes) = self.expert_bytes {
-                block = block.switched(bytes, &embedding.val().device())?;
-            }
+            let block = Block::load(layer, &mut from)?;
             self.blocks.push(in_large_pages(block));
             self.embedding = Some(embedding);
             return Ok(ControlFlow::Continue(self));

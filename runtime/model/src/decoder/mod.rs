@@ -167,7 +167,7 @@ impl Model {
         Building::new(spec).finish(weights)
     }
 
-    /// Statistics of the moves of experts between host and device, over all layers; `None` for a model without experts in host memory.
+    /// Statistics of the moves of experts to the device, over all layers; `None` for a model without experts in host memory or in files.
     pub fn expert_cache(&self) -> Option<CacheStatistics> {
         let layers = self.blocks.iter().map(|block| match &block.feed_forward {
             FeedForward::Switched(mixture) => Some(mixture.statistics()),
@@ -178,6 +178,7 @@ impl Model {
             misses: all.misses + one.misses,
             evictions: all.evictions + one.evictions,
             moved_bytes: all.moved_bytes + one.moved_bytes,
+            read_bytes: all.read_bytes + one.read_bytes,
         })
     }
 
@@ -479,6 +480,7 @@ impl Model {
                 cache: of_layer,
                 along: given.routes.and_then(|routes| routes.of(number)),
                 states: given.states.as_deref_mut(),
+                next: self.blocks.get(number + 1),
             };
             let layer = || {
                 if self.exact {

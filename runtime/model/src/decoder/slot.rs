@@ -178,6 +178,17 @@ impl Slot {
         !Self::OUTER.contains(&self)
     }
 
+    /// Whether the slot holds something of each expert of a mixture.
+    pub(crate) fn is_of_experts(self) -> bool {
+        let slots = [
+            Self::ExpertsIn,
+            Self::ExpertsInBias,
+            Self::ExpertsOut,
+            Self::ExpertsOutBias,
+        ];
+        slots.contains(&self)
+    }
+
     /// Number of matrices (or of experts' vectors) stacked in a shape of this slot, and the rows and columns of each; a vector has one
     /// column.
     pub fn extents(self, shape: &[usize]) -> [usize; 3] {

@@ -6,10 +6,11 @@
 )]
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use moebius::moe::switching::CacheStatistics;
+use moebius::moe::switching::{CacheStatistics, ExpertSource};
 use moebius::moe::{ChosenExperts, MoeLayer, Routing};
 use moebius_ops::Fault;
 
@@ -27,7 +28,12 @@ impl SwitchedMixture {
     ///
     /// # Errors
     /// [`Error::Moebius`], an unsupported computation.
-    pub(super) fn new(_: MoeLayer, _: u64, _: &Device) -> Result<Self, Error> {
+    pub(super) fn new(
+        _: MoeLayer,
+        _: Option<Arc<dyn ExpertSource>>,
+        _: u64,
+        _: &Device,
+    ) -> Result<Self, Error> {
         let what = "experts in host memory";
         let fault = Fault::Unsupported.error(what, "a device to wait for", "a browser's");
         Err(moebius::Error::from(fault).into())
@@ -38,7 +44,13 @@ impl SwitchedMixture {
         &self,
         _: Tensor<2>,
         _: Option<&ChosenExperts>,
+        _: &mut dyn FnMut() -> Result<(), moebius::Error>,
     ) -> Result<(Tensor<2>, Routing), Error> {
+        match self.none {}
+    }
+
+    /// Is never called.
+    pub(super) fn expect(&self, _: impl FnOnce() -> Tensor<2>) -> Result<(), moebius::Error> {
         match self.none {}
     }
 

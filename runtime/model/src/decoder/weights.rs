@@ -1,11 +1,13 @@
 //! The sources of a model's weights, and of the values of places on the host: a checkpoint, a generator, or a model on a device.
 
 use std::f32::consts::TAU;
+use std::sync::Arc;
 
 use burn::module::Param;
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::fp8::Weight;
+use moebius::moe::switching::ExpertSource;
 use moebius::nn::Linear;
 
 use super::Model;
@@ -59,6 +61,11 @@ pub trait Weights {
     /// # Errors
     /// The error that keeps the weights from being read.
     fn stack(&mut self, place: Place) -> Result<Weight<3>, Error>;
+
+    /// The experts of a layer, to be read when tokens need them; `None` where [`stack`](Self::stack) and [`matrix`](Self::matrix) give them all.
+    fn experts(&mut self, _layer: usize) -> Option<Arc<dyn ExpertSource>> {
+        None
+    }
 }
 
 /// Source of the weights of one layer, or of what is outside of the layers.
@@ -66,6 +73,8 @@ pub(super) struct Of<'a> {
     pub(super) weights: &'a mut dyn Weights,
     pub(super) spec: &'a ModelSpec,
     pub(super) layer: usize,
+    /// Bytes of the device for the experts of each layer, if not all of them are there.
+    pub(super) expert_bytes: Option<u64>,
 }
 
 impl Of<'_> {

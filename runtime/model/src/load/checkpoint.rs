@@ -1,6 +1,8 @@
 //! A common interface to safetensors checkpoints and GGUF files for planning and loading, and the facts that a GGUF file shows only in its
 //! tensors.
 
+use std::ops::Range;
+
 use moebius_weights::gguf::{GgmlType, GgufFile, expected_types};
 use moebius_weights::{Fp8Weight, Reader, StoredFp8, Unfit, Unscaled, WeightsError, quoted};
 use safetensors::Dtype;
@@ -102,6 +104,23 @@ impl<'a> Checkpoint<'a> {
 
     pub(super) fn fp8_weight(self, layout: &StoredFp8) -> Result<Fp8Weight, WeightsError> {
         self.safetensors().fp8_weight(layout)
+    }
+
+    /// Matrix `number` of a stack of FP8 matrices.
+    pub(super) fn fp8_matrix(
+        self,
+        layout: &StoredFp8,
+        number: usize,
+    ) -> Result<Fp8Weight, WeightsError> {
+        self.safetensors().fp8_matrix(layout, number)
+    }
+
+    /// Tells the file that bytes of a tensor will be read soon.
+    pub(super) fn expect(self, name: &str, bytes: Range<u64>) {
+        match self {
+            Self::Safetensors(reader) => reader.expect(name, bytes),
+            Self::Gguf(file) => file.expect(name, bytes),
+        }
     }
 
     /// Reads bytes of a tensor, from byte `at` on.

@@ -1,5 +1,6 @@
 //! The mapping of a checkpoint's tensors to places of the model, made from headers alone.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use moebius_weights::{Reader, StoredFp8, Unfit, WeightsError, quoted};
@@ -50,6 +51,25 @@ pub(crate) struct Piece {
     pub(super) skipped: usize,
     /// Layout of the FP8 codes, if the tensor holds such codes.
     pub(super) fp8: Option<StoredFp8>,
+}
+
+impl Piece {
+    /// Names of the tensors that the piece is read from: its values or codes, and their scales.
+    pub(super) fn tensors(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let fp8 = self.fp8.iter();
+        let scales = fp8.flat_map(|layout| layout.scale.iter().chain(&layout.input_scale));
+        let scales = scales.map(|name| Cow::Borrowed(name.as_str()));
+        let of_four_bits = self.form.is_mxfp4();
+        let of_four_bits = of_four_bits.then(|| Cow::Owned(scales_of(&self.name)));
+        let own = Cow::Borrowed(self.name.as_str());
+        std::iter::once(own).chain(scales).chain(of_four_bits)
+    }
+}
+
+/// Name of the tensor with the scales of 4-bit codes.
+pub(super) fn scales_of(codes: &str) -> String {
+    let stem = codes.strip_suffix("_blocks").unwrap_or(codes);
+    format!("{stem}_scales")
 }
 
 /// A tensor that a layout requires.
@@ -111,6 +131,17 @@ impl Plan {
     /// Bytes of all tensors to read.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of the tensors with the experts of a layer, which are all alike.
+    pub(super) fn expert_bytes(&self, layer: usize, reader: Checkpoint<'_>) -> u64 {
+        let targets = self.targets.iter();
+        let targets = targets.filter(|(at, _)| at.slot.is_of_experts() && at.layer == layer);
+        let pieces = targets.flat_map(|(_, target)| &target.pieces);
+        // Several pieces may be rows of one tensor.
+        let names: BTreeSet<_> = pieces.flat_map(|piece| piece.tensors()).collect();
+        let bytes = |name: &Cow<'_, str>| reader.get(name).map_or(0, |info| info.bytes);
+        names.iter().map(bytes).sum()
     }
 
     /// Assigns one tensor to its place, or notes what is wrong with it.
@@ -285,9 +316,8 @@ fn want(
 ) -> Wanted {
     let shape = in_file(rule, of_place, expert.is_some());
     let scales = rule.form.is_mxfp4().then(|| {
-        let stem = name.strip_suffix("_blocks").unwrap_or(&name);
         let scales = &shape[..shape.len() - 1];
-        (format!("{stem}_scales"), scales.to_vec())
+        (scales_of(&name), scales.to_vec())
     });
     let piece = Piece {
         name,

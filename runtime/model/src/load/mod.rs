@@ -18,6 +18,8 @@
 
 mod cache_scales;
 mod checkpoint;
+mod course;
+mod experts;
 mod mapping;
 mod names;
 pub(crate) mod placing;
@@ -30,6 +32,7 @@ pub(crate) use placing::{is_whole, taken};
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use burn::tensor::{DType, Device};
 use moebius::fp8::training::Fp8Recipe;
@@ -44,6 +47,7 @@ use crate::error::{Error, Misfits};
 use crate::families::{self, Described};
 use cache_scales::cache_scales;
 use checkpoint::{Checkpoint, describe_gguf_file};
+use course::Course;
 use mapping::{has_own_head, names_of_a_tied_head};
 use names::with_plain_names;
 use stream::WeightStream;
@@ -67,10 +71,11 @@ const ROUNDED_ANEW: [&str; 2] = ["bitnet", "fp_quant"];
 /// Files of a published model, of which the headers have been read and found to fit.
 #[derive(Debug)]
 pub struct ModelFiles {
-    files: Files,
+    /// Shared with models whose experts stay in the files.
+    files: Arc<Files>,
     family: &'static str,
     spec: ModelSpec,
-    plan: Plan,
+    plan: Arc<Plan>,
 }
 
 /// Kind of a model's files.
@@ -104,11 +109,24 @@ pub struct LoadOptions {
     /// Recipe for training products of attention and feed-forward parts in FP8 ([`ModelSpec::with_fp8`]), with `keep_fp8` off: codes don't
     /// train.
     pub fp8_training: Option<Fp8Recipe>,
-    /// Bytes of the device for the experts of all layers together: the experts are in host memory, and on the device while tokens need them
-    /// ([`moebius::moe::switching`]). `None` for all experts on the device.
+    /// Bytes of the device for the experts of all layers together: the experts wait where `experts_from` says, and are on the device while
+    /// tokens need them ([`moebius::moe::switching`]). `None` for all experts on the device.
     pub expert_cache: Option<u64>,
     /// Whether the model's passes have the same bits on every device ([`Model::with_exact`]), with `keep_fp8` off and `dtype` f32.
     pub exact: bool,
+    /// Where experts wait that `expert_cache` has no place for.
+    pub experts_from: ExpertsFrom,
+}
+
+/// Where the experts of a model wait that aren't on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExpertsFrom {
+    /// In host memory: each is read and converted once, when the model is loaded.
+    #[default]
+    Memory,
+    /// In the files: each is read and converted whenever tokens need it and it isn't on the device. The files stay open as long as the model
+    /// is there, and must not be written to: a read after that is an error.
+    Files,
 }
 
 impl Default for LoadOptions {
@@ -121,6 +139,7 @@ impl Default for LoadOptions {
             fp8_training: None,
             expert_cache: None,
             exact: false,
+            experts_from: ExpertsFrom::Memory,
         }
     }
 }
@@ -173,7 +192,7 @@ pub struct Progress<'a> {
     pub tensor: &'a str,
     /// Bytes read so far.
     pub read: u64,
-    /// Bytes to read in all.
+    /// Bytes to read in all, without those of experts that stay in the files.
     pub bytes: u64,
 }
 
@@ -258,10 +277,10 @@ impl ModelFiles {
         let (family, spec) = (described.family.name, described.spec.clone());
         let plan = Plan::of(files.checkpoint(), described)?;
         Ok(Self {
-            files,
+            files: Arc::new(files),
             family,
             spec,
-            plan,
+            plan: Arc::new(plan),
         })
     }
 
@@ -277,7 +296,7 @@ impl ModelFiles {
 
     /// The reader of a safetensors checkpoint; `None` for a GGUF file.
     pub fn reader(&self) -> Option<&Reader> {
-        match &self.files {
+        match &*self.files {
             Files::Safetensors(reader) => Some(reader),
             Files::Gguf(_) => None,
         }
@@ -297,7 +316,7 @@ impl ModelFiles {
 
     /// The GGUF file, which also holds a tokenizer's parts and a chat template; `None` for a safetensors checkpoint.
     pub fn gguf(&self) -> Option<&GgufFile> {
-        match &self.files {
+        match &*self.files {
             Files::Safetensors(_) => None,
             Files::Gguf(file) => Some(file),
         }
@@ -313,7 +332,8 @@ impl ModelFiles {
         if !self.plan.targets.contains_key(&place) {
             return Err(place.absent());
         }
-        stream::matrix(self.files.checkpoint(), &self.plan, place, number)
+        let (reader, of) = (self.files.checkpoint(), number..number + 1);
+        stream::values_in(reader, &self.plan, place, of, &mut |_| ())
     }
 
     /// Bytes of all tensors of the model, and those of tensors that have been read so far.
@@ -361,28 +381,16 @@ impl ModelFiles {
     ) -> Result<Model, Error> {
         self.check_memory(device, options, CacheMemory::default())?;
         let spec = self.spec.clone().with_fp8(options.fp8_training);
-        let before = self.files.checkpoint().bytes_read();
         let building = Building::new(&spec).with_expert_cache(options.expert_cache);
-        let model = building.finish(&mut self.stream(device, options, before, progress))?;
-        options.of(model)
-    }
-
-    /// The weights for a device; `before` is the number of bytes of the files read earlier.
-    fn stream<'a>(
-        &'a self,
-        device: &'a Device,
-        options: LoadOptions,
-        before: u64,
-        progress: &'a mut dyn FnMut(Progress<'_>),
-    ) -> WeightStream<'a> {
-        WeightStream {
-            reader: self.files.checkpoint(),
-            plan: &self.plan,
+        let mut course = Course::new(self, options);
+        let model = building.finish(&mut WeightStream {
+            files: self,
             device,
             options,
+            course: &mut course,
             progress,
-            before,
-        }
+        })?;
+        options.of(model)
     }
 
     /// Begins a loading like [`ModelFiles::load`], in pieces, for programs that do other things in between.
@@ -392,7 +400,7 @@ impl ModelFiles {
             files: self,
             device: device.clone(),
             options,
-            before: self.files.checkpoint().bytes_read(),
+            course: Course::new(self, options),
             building: Building::new(&spec).with_expert_cache(options.expert_cache),
         }
     }
@@ -470,8 +478,7 @@ pub struct Loading<'a> {
     files: &'a ModelFiles,
     device: Device,
     options: LoadOptions,
-    /// Bytes of the files that had been read before.
-    before: u64,
+    course: Course,
     building: Building,
 }
 
@@ -484,10 +491,29 @@ impl Loading<'_> {
         self,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<ControlFlow<Model, Self>, Error> {
-        let (files, options) = (self.files, self.options);
-        let mut stream = files.stream(&self.device, options, self.before, progress);
-        Ok(match self.building.go_on(&mut stream)? {
-            ControlFlow::Continue(building) => ControlFlow::Continue(Self { building, ..self }),
+        let Self {
+            files,
+            device,
+            options,
+            mut course,
+            building,
+        } = self;
+        let mut stream = WeightStream {
+            files,
+            device: &device,
+            options,
+            course: &mut course,
+            progress,
+        };
+        let built = building.go_on(&mut stream)?;
+        Ok(match built {
+            ControlFlow::Continue(building) => ControlFlow::Continue(Self {
+                files,
+                device,
+                options,
+                course,
+                building,
+            }),
             ControlFlow::Break(model) => ControlFlow::Break(options.of(model)?),
         })
     }

@@ -144,15 +144,26 @@ pub(super) fn stacked(scheme: Fp8Scheme, [stack, rows, columns]: [usize; 3]) -> 
     }
 }
 
-/// Copies the codes and scales of one tensor to their place in stacked matrices of the same scheme.
-pub(super) fn add(stacked: &mut Fp8Weight, piece: &Piece, weight: &Fp8Weight) -> Result<(), Error> {
+/// Copies the codes and scales of the matrices of one tensor to their places in stacked matrices of the same scheme, from matrix `first` on.
+pub(super) fn add(
+    stacked: &mut Fp8Weight,
+    piece: &Piece,
+    first: usize,
+    weight: &Fp8Weight,
+) -> Result<(), Error> {
     weight.check()?;
     let [_, rows, columns] = stacked.extents();
     let grid = stacked.scheme.grid(rows, columns);
-    spread(piece, &weight.codes, &mut stacked.codes, [rows, columns]);
+    let codes = &mut stacked.codes[first * rows * columns..];
+    spread(piece, &weight.codes, codes, [rows, columns]);
+    let scales = first * grid[0] * grid[1];
     match (&weight.scales, &mut stacked.scales) {
-        (HostScales::F32(from), HostScales::F32(to)) => spread(piece, from, to, grid),
-        (HostScales::E8M0(from), HostScales::E8M0(to)) => spread(piece, from, to, grid),
+        (HostScales::F32(from), HostScales::F32(to)) => {
+            spread(piece, from, &mut to[scales..], grid);
+        }
+        (HostScales::E8M0(from), HostScales::E8M0(to)) => {
+            spread(piece, from, &mut to[scales..], grid);
+        }
         _ => unreachable!("the scheme says which, and the check has seen it"),
     }
     Ok(())
@@ -186,11 +197,10 @@ pub(super) fn rounded(
     Ok(stacked)
 }
 
-/// Copies the matrices of a piece to a stack, from the piece's expert on.
+/// Copies the matrices of a piece to as many of a stack.
 fn spread<T: Copy>(piece: &Piece, from: &[T], to: &mut [T], [rows, columns]: [usize; 2]) {
-    let first = piece.expert.unwrap_or(0);
     let matrices = from.chunks_exact((rows_in(piece, rows) * columns).max(1));
-    let to = to.chunks_exact_mut((rows * columns).max(1)).skip(first);
+    let to = to.chunks_exact_mut((rows * columns).max(1));
     for (from, to) in matrices.zip(to) {
         place(piece, from, to, [rows, columns]);
     }

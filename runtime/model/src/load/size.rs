@@ -6,9 +6,9 @@ use burn::tensor::{DType, Device};
 use moebius::nn::takes_half_weights;
 use moebius_ops::scaling::{Fp8Scheme, ScaleType};
 
-use super::LoadOptions;
 use super::mapping::{Plan, Target};
 use super::placing::common_scheme;
+use super::{ExpertsFrom, LoadOptions};
 use crate::decoder::Slot;
 
 /// Bytes of all weights of a plan on a device, loaded by `options`.
@@ -16,19 +16,19 @@ pub(super) fn loaded_bytes(plan: &Plan, device: &Device, options: LoadOptions) -
     let (mut others, mut experts) = (0, BTreeMap::<usize, u64>::new());
     for (place, target) in &plan.targets {
         let bytes = bytes_of(place.slot, target, device, options);
-        match place.slot {
-            Slot::ExpertsIn | Slot::ExpertsInBias | Slot::ExpertsOut | Slot::ExpertsOutBias => {
-                *experts.entry(place.layer).or_default() += bytes;
-            }
-            _ => others += bytes,
+        if place.slot.is_of_experts() {
+            *experts.entry(place.layer).or_default() += bytes;
+        } else {
+            others += bytes;
         }
     }
     let all: u64 = experts.values().sum();
     let largest = experts.values().copied().max().unwrap_or(0);
-    let experts = match options.expert_cache {
+    let experts = match (options.expert_cache, options.experts_from) {
+        (Some(bytes), ExpertsFrom::Files) => bytes.min(all),
         // All experts of a layer are on the device before they move to the host.
-        Some(bytes) => bytes.saturating_add(largest).min(all),
-        None => all,
+        (Some(bytes), ExpertsFrom::Memory) => bytes.saturating_add(largest).min(all),
+        (None, _) => all,
     };
     others + experts
 }

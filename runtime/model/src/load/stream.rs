@@ -1,52 +1,160 @@
 //! Streams the weights of a model from a checkpoint, one matrix at a time.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use burn::tensor::{DType, Device, Tensor};
-use moebius::fp8::{Fp8Tensor, Weight};
+use moebius::fp8::Weight;
+use moebius::moe::switching::ExpertSource;
 use moebius::nn::takes_half_weights;
+use moebius_ops::scaling::Fp8Scheme;
+use moebius_weights::Fp8Weight;
 
 use super::checkpoint::Checkpoint;
-use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target};
+use super::course::Course;
+use super::experts::ExpertsInFiles;
+use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target, scales_of};
 use super::placing::{add, common_scheme, decode_mxfp4, place, rounded, rows_in, stacked, upload};
-use super::{LoadOptions, Progress};
+use super::{ExpertsFrom, LoadOptions, ModelFiles, Progress};
 use crate::decoder::{Place, Slot, Weights, floating, uploaded};
 use crate::error::Error;
 use crate::families::{Form, Part};
 
-/// Source of the weights of a checkpoint for a device.
-pub(super) struct WeightStream<'a> {
-    pub(super) reader: Checkpoint<'a>,
-    pub(super) plan: &'a Plan,
-    pub(super) device: &'a Device,
-    pub(super) options: LoadOptions,
-    pub(super) progress: &'a mut dyn FnMut(Progress<'_>),
-    /// Bytes of the checkpoint that had been read before.
-    pub(super) before: u64,
+/// Weights as they are loaded, on the host.
+pub(super) enum OnHost {
+    /// FP8 codes and scales.
+    Codes(Fp8Weight),
+    /// Values in f32.
+    Values(Vec<f32>),
 }
 
-impl WeightStream<'_> {
-    fn computes_in_f32(&self) -> bool {
+/// The weights of a checkpoint on the host, loaded by options.
+#[derive(Clone, Copy)]
+pub(super) struct HostWeights<'a> {
+    pub(super) reader: Checkpoint<'a>,
+    pub(super) plan: &'a Plan,
+    pub(super) options: LoadOptions,
+}
+
+impl<'a> HostWeights<'a> {
+    fn computes_in_f32(self) -> bool {
         self.options.dtype == DType::F32
     }
 
-    fn report(&mut self, name: &str) {
-        (self.progress)(Progress {
-            tensor: name,
-            read: self.reader.bytes_read() - self.before,
-            bytes: self.plan.bytes,
-        });
+    /// The number of matrices of a place, and the rows and columns of each.
+    pub(super) fn extents(self, at: Place) -> [usize; 3] {
+        at.slot.extents(self.shape(at))
     }
 
-    /// The values and the shape of a place.
-    fn values(&mut self, at: Place) -> Result<(Vec<f32>, Vec<usize>), Error> {
-        let (reader, plan) = (self.reader, self.plan);
-        values(reader, plan, at, &mut |name| self.report(name))
+    fn shape(self, at: Place) -> &'a [usize] {
+        &target(self.plan, at).shape
+    }
+
+    /// The scheme of the codes in a place's tensors, if they stay codes and can be stacked.
+    fn stored(self, at: Place) -> Option<Fp8Scheme> {
+        let [_, rows, columns] = self.extents(at);
+        let scheme = common_scheme(&target(self.plan, at).pieces, [rows, columns]);
+        scheme.filter(|_| self.options.keep_fp8 && self.computes_in_f32())
+    }
+
+    /// Zeros in the form of one matrix of a place.
+    pub(super) fn blank(self, at: Place) -> OnHost {
+        let [_, rows, columns] = self.extents(at);
+        let round = self.options.round.filter(|_| self.computes_in_f32());
+        match self.stored(at).or(round.map(Fp8Scheme::from)) {
+            Some(scheme) => OnHost::Codes(stacked(scheme, [1, rows, columns])),
+            None => OnHost::Values(vec![0.0; rows * columns]),
+        }
+    }
+
+    /// Reads the matrices `of` of a place: codes where the tensors hold codes that stay, or values are rounded. `read` gets the name of each
+    /// tensor.
+    pub(super) fn weight(
+        self,
+        at: Place,
+        of: Range<usize>,
+        read: &mut dyn FnMut(&str),
+    ) -> Result<OnHost, Error> {
+        if let Some(scheme) = self.stored(at) {
+            return Ok(OnHost::Codes(self.codes(at, of, scheme, read)?));
+        }
+        let [_, rows, columns] = self.extents(at);
+        let count = of.len();
+        let values = values_in(self.reader, self.plan, at, of, read)?;
+        Ok(
+            match self.options.round.filter(|_| self.computes_in_f32()) {
+                Some(by) => OnHost::Codes(rounded(&values, [count, rows, columns], by)?),
+                None => OnHost::Values(values),
+            },
+        )
+    }
+
+    /// Reads the codes of the matrices `of` of a place, whose tensors have this scheme.
+    fn codes(
+        self,
+        at: Place,
+        of: Range<usize>,
+        scheme: Fp8Scheme,
+        read: &mut dyn FnMut(&str),
+    ) -> Result<Fp8Weight, Error> {
+        let [stack, rows, columns] = self.extents(at);
+        let mut codes = stacked(scheme, [of.len(), rows, columns]);
+        for piece in &target(self.plan, at).pieces {
+            let Some(layout) = &piece.fp8 else {
+                unreachable!("all pieces have a scheme");
+            };
+            match piece.expert {
+                Some(expert) if !of.contains(&expert) => continue,
+                Some(expert) => {
+                    let weight = self.reader.fp8_weight(layout)?;
+                    add(&mut codes, piece, expert - of.start, &weight)?;
+                }
+                None if of.len() == stack => {
+                    add(&mut codes, piece, 0, &self.reader.fp8_weight(layout)?)?;
+                }
+                None => {
+                    for (to, number) in of.clone().enumerate() {
+                        let weight = self.reader.fp8_matrix(layout, number)?;
+                        add(&mut codes, piece, to, &weight)?;
+                    }
+                }
+            }
+            read(&piece.name);
+        }
+        Ok(codes)
+    }
+}
+
+/// Source of the weights of a checkpoint for a device.
+pub(super) struct WeightStream<'a> {
+    pub(super) files: &'a ModelFiles,
+    pub(super) device: &'a Device,
+    pub(super) options: LoadOptions,
+    pub(super) course: &'a mut Course,
+    pub(super) progress: &'a mut dyn FnMut(Progress<'_>),
+}
+
+impl<'a> WeightStream<'a> {
+    fn host(&self) -> HostWeights<'a> {
+        HostWeights {
+            reader: self.files.files.checkpoint(),
+            plan: &self.files.plan,
+            options: self.options,
+        }
+    }
+
+    fn report(&mut self, name: &str) {
+        let reader = self.files.files.checkpoint();
+        (self.progress)(self.course.at(reader, name));
     }
 
     fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
-        let (values, shape) = self.values(at)?;
+        let host = self.host();
+        let read = values(host.reader, host.plan, at, &mut |name| self.report(name));
+        let (values, shape) = read?;
         let narrow = self.options.narrow_embedding
             && matches!(at.slot, Slot::Embedding | Slot::Head)
-            && self.computes_in_f32()
+            && host.computes_in_f32()
             && takes_half_weights(self.device);
         let dtype = if narrow {
             DType::BF16
@@ -56,111 +164,76 @@ impl WeightStream<'_> {
         Ok(uploaded(values, &shape, (self.device, dtype)))
     }
 
-    /// The FP8 codes of a place, if all its pieces hold codes of one scheme that can be stacked.
-    fn codes(&mut self, at: Place) -> Result<Option<Fp8Tensor>, Error> {
-        if !self.options.keep_fp8 || !self.computes_in_f32() {
-            return Ok(None);
-        }
-        let Target { shape, pieces } = target(self.plan, at);
-        let [stack, rows, columns] = at.slot.extents(shape);
-        let Some(scheme) = common_scheme(pieces, [rows, columns]) else {
-            return Ok(None);
-        };
-        let mut codes = stacked(scheme, [stack, rows, columns]);
-        for piece in pieces {
-            let Some(layout) = &piece.fp8 else {
-                unreachable!("all pieces have a scheme");
-            };
-            add(&mut codes, piece, &self.reader.fp8_weight(layout)?)?;
-            self.report(&piece.name);
-        }
-        Ok(Some(upload(&codes, self.device)?))
-    }
-
-    /// A weight as codes if the file has codes, else as values.
+    /// A weight as codes if the file has codes or values are rounded, else as values.
     fn any<const D: usize>(&mut self, at: Place) -> Result<Weight<D>, Error> {
-        let parts = at.slot.parts();
-        if let Some(codes) = self.codes(at)? {
-            return Ok(Weight::from_fp8(codes, parts)?);
+        let host = self.host();
+        let [stack, ..] = host.extents(at);
+        let read = host.weight(at, 0..stack, &mut |name| self.report(name));
+        match read? {
+            OnHost::Codes(codes) => {
+                let codes = upload(&codes, self.device)?;
+                Ok(Weight::from_fp8(codes, at.slot.parts())?)
+            }
+            OnHost::Values(values) => {
+                let on = (self.device, self.options.dtype);
+                Ok(floating(uploaded(values, host.shape(at), on), at.slot))
+            }
         }
-        if let Some(quantizer) = self.options.round.filter(|_| self.computes_in_f32()) {
-            let (values, shape) = self.values(at)?;
-            let extents = at.slot.extents(&shape);
-            let codes = rounded(&values, extents, quantizer)?;
-            return Ok(Weight::from_fp8(upload(&codes, self.device)?, parts)?);
-        }
-        Ok(floating(self.tensor(at)?, at.slot))
     }
 }
 
 /// Reads the values of a place, and its shape. Peak memory beyond the values is one matrix of a file, or none where the file holds the
-/// values in the same order and encoding. `read` gets the name of each tensor.
+/// values in the same order and encoding. `read` gets the name of each tensor, as often as a matrix of it was read.
 pub(super) fn values(
     reader: Checkpoint<'_>,
     plan: &Plan,
     at: Place,
     read: &mut dyn FnMut(&str),
 ) -> Result<(Vec<f32>, Vec<usize>), Error> {
+    let shape = target(plan, at).shape.clone();
+    let [stack, ..] = at.slot.extents(&shape);
+    Ok((values_in(reader, plan, at, 0..stack, read)?, shape))
+}
+
+/// Reads the values of the matrices `of` of a place, as [`values`] does.
+pub(super) fn values_in(
+    reader: Checkpoint<'_>,
+    plan: &Plan,
+    at: Place,
+    of: Range<usize>,
+    read: &mut dyn FnMut(&str),
+) -> Result<Vec<f32>, Error> {
     let Target { shape, pieces } = target(plan, at);
-    if let [piece] = &pieces[..] {
+    let [stack, rows, columns] = at.slot.extents(shape);
+    if let ([piece], true) = (&pieces[..], of.len() == stack) {
         let plain = piece.form == Form::Plain && piece.part == Part::Whole;
         if plain && piece.fp8.is_none() && piece.expert.is_none() {
             let values = reader.read_f32(&piece.name)?;
             read(&piece.name);
-            return Ok((values, shape.clone()));
+            return Ok(values);
         }
     }
-    let [stack, rows, columns] = at.slot.extents(shape);
     let size = rows * columns;
-    let mut out = vec![0.0; stack * size];
+    let mut out = vec![0.0; of.len() * size];
     for piece in pieces {
         let experts = match piece.expert {
-            Some(expert) => expert..expert + 1,
-            None => 0..stack,
+            Some(expert) if of.contains(&expert) => expert..expert + 1,
+            Some(_) => continue,
+            None => of.clone(),
         };
-        for (number, expert) in experts.enumerate() {
-            let out = &mut out[expert * size..][..size];
-            fill(reader, piece, number, (out, [rows, columns]))?;
+        for expert in experts {
+            // A tensor of one expert has no other matrix.
+            let number = if piece.expert.is_some() { 0 } else { expert };
+            let values = matrix_of(reader, piece, number, [rows, columns])?;
+            let out = &mut out[(expert - of.start) * size..][..size];
+            place(piece, &values, out, [rows, columns]);
+            if piece.form == Form::LessOne {
+                out.iter_mut().for_each(|value| *value += 1.0);
+            }
+            read(&piece.name);
         }
-        read(&piece.name);
-    }
-    Ok((out, shape.clone()))
-}
-
-/// Reads matrix `number` of those that are stacked in a place, like [`values`].
-pub(super) fn matrix(
-    reader: Checkpoint<'_>,
-    plan: &Plan,
-    at: Place,
-    number: usize,
-) -> Result<Vec<f32>, Error> {
-    let Target { shape, pieces } = target(plan, at);
-    let [_, rows, columns] = at.slot.extents(shape);
-    let mut out = vec![0.0; rows * columns];
-    for piece in pieces {
-        let within = match piece.expert {
-            Some(expert) if expert != number => continue,
-            Some(_) => 0,
-            None => number,
-        };
-        fill(reader, piece, within, (&mut out[..], [rows, columns]))?;
     }
     Ok(out)
-}
-
-/// Reads matrix `number` of a piece to the rows that it has in `out`, a matrix of these rows and columns.
-fn fill(
-    reader: Checkpoint<'_>,
-    piece: &Piece,
-    number: usize,
-    (out, [rows, columns]): (&mut [f32], [usize; 2]),
-) -> Result<(), Error> {
-    let values = matrix_of(reader, piece, number, [rows, columns])?;
-    place(piece, &values, out, [rows, columns]);
-    if piece.form == Form::LessOne {
-        out.iter_mut().for_each(|value| *value += 1.0);
-    }
-    Ok(())
 }
 
 fn target(plan: &Plan, at: Place) -> &Target {
@@ -178,7 +251,15 @@ fn matrix_of(
     let size = rows_in(piece, rows) * columns;
     let from = number * size + piece.skipped * columns;
     if let Some(layout) = &piece.fp8 {
-        let decoded = reader.fp8_weight(layout)?.dequantize()?;
+        let of_one = match layout.shape[..] {
+            [_, rows, columns] => Some(rows * columns),
+            _ => None,
+        };
+        let weight = match of_one {
+            Some(of_one) if of_one == size => reader.fp8_matrix(layout, number),
+            _ => reader.fp8_weight(layout),
+        };
+        let decoded = weight?.dequantize()?;
         return Ok(if decoded.len() == size {
             decoded
         } else {
@@ -198,8 +279,7 @@ fn mxfp4(
     number: usize,
     [rows, columns]: [usize; 2],
 ) -> Result<Vec<f32>, Error> {
-    let stem = piece.name.strip_suffix("_blocks").unwrap_or(&piece.name);
-    let scales = format!("{stem}_scales");
+    let scales = scales_of(&piece.name);
     let blocks = rows * columns.div_ceil(MXFP4_BLOCK);
     let read = |name: &str, each: usize| -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; blocks * each];
@@ -226,5 +306,15 @@ impl Weights for WeightStream<'_> {
 
     fn stack(&mut self, at: Place) -> Result<Weight<3>, Error> {
         self.any(at)
+    }
+
+    fn experts(&mut self, layer: usize) -> Option<Arc<dyn ExpertSource>> {
+        match self.options.experts_from {
+            ExpertsFrom::Memory => None,
+            ExpertsFrom::Files => {
+                let experts = ExpertsInFiles::new(self.files, self.options, layer);
+                Some(Arc::new(experts))
+            }
+        }
     }
 }

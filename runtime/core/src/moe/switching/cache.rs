@@ -2,12 +2,14 @@
 
 use super::residents::Residents;
 use super::weights::{Places, assign, frozen};
-use super::{HostExpert, HostLayer};
+use super::{ExpertSource, HostExpert, HostLayer};
 use crate::Error;
+use crate::check::check_same;
 use crate::moe::check::Like;
 use crate::moe::experts::feed_forward::FeedForwardExperts;
-use burn::tensor::Tensor;
+use burn::tensor::{Tensor, TensorData};
 use moebius_ops::{Fault, Mismatch};
+use std::sync::Arc;
 
 /// A fixed number of places for experts on the device.
 ///
@@ -21,6 +23,8 @@ pub struct ExpertCache {
     like: Like,
     expert_bytes: u64,
     pub(super) residents: Residents,
+    /// Where missing experts are read from, if they aren't in host memory.
+    source: Option<Arc<dyn ExpertSource>>,
     statistics: CacheStatistics,
 }
 
@@ -35,17 +39,21 @@ pub struct CacheStatistics {
     pub evictions: u64,
     /// Bytes moved to the device.
     pub moved_bytes: u64,
+    /// Bytes read from files, or another [`ExpertSource`], for that; 0 for experts in host memory.
+    pub read_bytes: u64,
 }
 
 impl ExpertCache {
-    /// A cache for the experts of a checked layer, which are `like` this.
-    pub(super) fn new(layer: &HostLayer, like: Like, budget_bytes: u64) -> Result<Self, Mismatch> {
-        let Some(one) = layer.experts.first() else {
-            return Err(Mismatch::new("host experts", "at least 1", 0));
-        };
+    /// A cache for the experts of a checked layer, which are `like` this, and of the sizes of `one`.
+    pub(super) fn new(
+        layer: &HostLayer,
+        one: &HostExpert,
+        like: Like,
+        budget_bytes: u64,
+    ) -> Result<Self, Mismatch> {
         let expert_bytes = one.bytes();
         let places = (budget_bytes / expert_bytes).saturating_sub(1);
-        let places = places.min(layer.experts.len() as u64) as usize;
+        let places = places.min(layer.config.experts as u64) as usize;
         let expected = format_args!("at least {} bytes, two experts", 2 * expert_bytes);
         Fault::Config.unless(places > 0, "budget", expected, budget_bytes)?;
         let (device, config) = (&like.device, &layer.config);
@@ -63,6 +71,7 @@ impl ExpertCache {
             like,
             expert_bytes,
             residents: Residents::new(places),
+            source: layer.source.clone(),
             statistics: CacheStatistics::default(),
         })
     }
@@ -87,13 +96,18 @@ impl ExpertCache {
         &self.residents.experts
     }
 
-    /// Hits, misses, evictions and moved bytes since the cache was made.
+    /// Hits, misses, evictions, moved bytes and bytes that were read, since the cache was made.
     pub fn statistics(&self) -> CacheStatistics {
         self.statistics
     }
 
     pub(super) fn like(&self) -> Like {
         self.like.clone()
+    }
+
+    /// Where missing experts are read from, if they aren't in host memory.
+    pub(super) fn source(&self) -> Option<&dyn ExpertSource> {
+        self.source.as_deref()
     }
 
     /// The places as a stack of experts. While it exists, a place that is overwritten costs a copy of all.
@@ -131,16 +145,26 @@ impl ExpertCache {
                 None => missing.push(*expert),
             }
         }
+        if let Some(source) = &self.source {
+            source.expect(&missing);
+        }
         for expert in missing {
-            let data = &experts[expert];
+            let data = match &self.source {
+                Some(source) => {
+                    let data = source.read(expert)?;
+                    self.statistics.read_bytes += source.bytes_of_each();
+                    data
+                }
+                None => experts[expert].clone(),
+            };
             self.statistics.misses += 1;
             self.residents.replace(expert, |place, old| {
                 self.statistics.evictions += u64::from(old.is_some());
-                self.w_in.overwrite(place, &data.w_in)?;
-                self.w_out.overwrite(place, &data.w_out)?;
-                for (bias, data) in [(&mut self.b_in, &data.b_in), (&mut self.b_out, &data.b_out)] {
-                    if let (Some(bias), Some(data)) = (bias, data) {
-                        assign(bias, data, place);
+                self.w_in.overwrite(place, data.w_in)?;
+                self.w_out.overwrite(place, data.w_out)?;
+                for (bias, data) in [(&mut self.b_in, data.b_in), (&mut self.b_out, data.b_out)] {
+                    if let Some(bias) = bias {
+                        overwrite(bias, data, place)?;
                     }
                 }
                 // Queued work keeps its buffers; flushing frees this one for the next expert.
@@ -151,4 +175,20 @@ impl ExpertCache {
         }
         Ok(())
     }
+}
+
+/// Overwrites the bias in `place`, in place.
+///
+/// # Errors
+/// [`Mismatch`] for a bias that isn't like the others.
+fn overwrite(bias: &mut Tensor<2>, with: Option<TensorData>, place: usize) -> Result<(), Mismatch> {
+    let found = with
+        .as_ref()
+        .map(|data| (data.shape().to_vec(), data.dtype()));
+    let wanted = Some((vec![bias.dims()[1]], bias.dtype()));
+    check_same("bias of an expert", found, wanted)?;
+    if let Some(data) = with {
+        assign(bias, data, place);
+    }
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! A layer whose experts don't all fit on the device: they are kept on the host, and those that a batch needs are moved to a fixed number
-//! of places on the device.
+//! A layer whose experts don't all fit on the device: they are kept on the host, in its memory or in files, and those that a batch needs
+//! are moved to a fixed number of places on the device.
 //!
 //! A forward routes the batch, reads which experts were chosen (the one wait for the device), replaces the least recently used experts, and
 //! computes. A batch that needs more experts than there are places is computed in waves. The output of every slot is kept separately until
@@ -7,14 +7,19 @@
 //! weights, however many places there are; on XLA, which chooses by the whole program where it rounds, y agrees to 1e-5. This takes the
 //! memory of 3 · S · H elements in addition to the places.
 //!
+//! Experts in files are read by an [`ExpertSource`] when a batch needs them, each time that they get a place. It hears which ones are about to
+//! be read, so that the system can fetch several at once, and by [`SwitchedExperts::expect`] which ones a later batch is likely to need.
+//!
 //! Experts in FP8 stay codes and scales, on the host and on the device, and an expert takes their bytes alone. In f32 y has the bits of the
 //! resident layer; in f16 and bf16 each slot's output is rounded before the sum, not only the sum.
 
 mod cache;
 mod residents;
+mod source;
 mod weights;
 
 pub use cache::{CacheStatistics, ExpertCache};
+pub use source::ExpertSource;
 pub use weights::{HostCodes, HostWeight};
 
 use super::check::Like;
@@ -34,6 +39,9 @@ use burn::module::Param;
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::grouped_gemm::Variant;
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::sync::Arc;
 use weights::{CodedProducts, Kind, part};
 
 /// A mixture-of-experts layer for inference with experts that are moved to the device when a token
@@ -102,11 +110,61 @@ impl SwitchedExperts {
         self.forward_where(x, None, Some(chosen))
     }
 
+    /// Does what [`SwitchedExperts::forward`] does, or [`SwitchedExperts::forward_along`] if experts are `chosen`, and calls `then` as soon as
+    /// no expert of this layer is to be read any more: what it asks the files for comes while this layer computes.
+    ///
+    /// # Errors
+    /// As [`SwitchedExperts::forward_along`], and those of `then`.
+    pub fn forward_then<const D: usize>(
+        &mut self,
+        x: Tensor<D>,
+        chosen: Option<&ChosenExperts>,
+        then: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<MoeOutput<D>, Error> {
+        self.run(x, (None, chosen), then)
+    }
+
+    /// Whether experts are read by an [`ExpertSource`] when tokens need them.
+    pub fn is_in_files(&self) -> bool {
+        self.cache.source().is_some()
+    }
+
+    /// Tells the source of experts in files which of those that x \[T,H\] would be routed to are not on the device, those of most tokens first
+    /// and at most `most` of them; waits for the device once. x need not be what a forward gets later: what is wrongly expected costs the
+    /// files' time and changes no result. Nothing is computed for experts in host memory.
+    ///
+    /// # Errors
+    /// As [`Router::forward`], and [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
+    pub fn expect(&self, x: Tensor<2>, most: usize) -> Result<(), Error> {
+        let Some(source) = self.cache.source() else {
+            return Ok(());
+        };
+        let load = self.layer.router.forward(x, None)?.load()?;
+        let counts = LoadStatistics::read(load)?.counts;
+        let residents = &self.cache.residents;
+        let mut likely: Vec<usize> = (0..counts.len())
+            .filter(|&expert| counts[expert] > 0 && residents.place_of(expert).is_none())
+            .collect();
+        likely.sort_by_key(|&expert| Reverse(counts[expert]));
+        likely.truncate(most);
+        source.expect(&likely);
+        Ok(())
+    }
+
     fn forward_where<const D: usize>(
         &mut self,
         x: Tensor<D>,
         mask: Option<Tensor<1, Bool>>,
         chosen: Option<&ChosenExperts>,
+    ) -> Result<MoeOutput<D>, Error> {
+        self.run(x, (mask, chosen), &mut || Ok(()))
+    }
+
+    fn run<const D: usize>(
+        &mut self,
+        x: Tensor<D>,
+        (mask, chosen): (Option<Tensor<1, Bool>>, Option<&ChosenExperts>),
+        then: &mut dyn FnMut() -> Result<(), Error>,
     ) -> Result<MoeOutput<D>, Error> {
         let (shape, hidden) = (x.dims(), self.layer.config.hidden);
         let like = self.cache.like();
@@ -137,7 +195,7 @@ impl SwitchedExperts {
         let experts = self.layer.config.experts as i64;
         let nowhere = dispatched.assignment.positions().lower_elem(0);
         let chosen = routing.indices.clone().mask_fill(nowhere.clone(), experts);
-        let slots = self.slot_outputs(&x, chosen)?;
+        let slots = self.slot_outputs(&x, chosen, then)?;
         let weights = routing.weights.clone().mask_fill(nowhere, 0.0);
         let y = combined(slots, weights, self.variant)?;
         let shared = self.layer.shared.as_ref();
@@ -149,8 +207,14 @@ impl SwitchedExperts {
         })
     }
 
-    /// Computes the outputs \[S,H\] of all slots of `chosen` \[T,K\]; 0 for slots without an expert.
-    fn slot_outputs(&mut self, x: &Tensor<2>, chosen: Tensor<2, Int>) -> Result<Tensor<2>, Error> {
+    /// Computes the outputs \[S,H\] of all slots of `chosen` \[T,K\]; 0 for slots without an expert. Calls `then` once all experts have been
+    /// moved to the device.
+    fn slot_outputs(
+        &mut self,
+        x: &Tensor<2>,
+        chosen: Tensor<2, Int>,
+        then: &mut dyn FnMut() -> Result<(), Error>,
+    ) -> Result<Tensor<2>, Error> {
         let MoeConfig {
             hidden, experts, ..
         } = self.layer.config;
@@ -167,8 +231,13 @@ impl SwitchedExperts {
             .reshape([count, hidden]);
         let chosen = chosen.reshape([count]);
         let mut sum: Option<Tensor<2>> = None;
-        for wave in self.cache.residents.waves(&used) {
+        let waves = self.cache.residents.waves(&used);
+        let last = waves.len().saturating_sub(1);
+        for (number, wave) in waves.into_iter().enumerate() {
             self.cache.bring(&wave, &self.layer.experts)?;
+            if number == last {
+                then()?;
+            }
             let places = self.cache.places_of(&wave, experts);
             let places = Tensor::<1, Int>::from_data(TensorData::from(&places[..]), &x.device());
             let places = places.select(0, chosen.clone()).reshape([count, 1]);
@@ -235,7 +304,7 @@ impl HostExpert {
     }
 }
 
-/// A layer with its experts in host memory; everything else stays on its device.
+/// A layer with its experts in host memory or in files; everything else stays on its device.
 #[derive(Clone, Debug)]
 pub struct HostLayer {
     /// The configuration of the layer.
@@ -246,9 +315,11 @@ pub struct HostLayer {
     pub shared: Option<SharedExpert>,
     /// The capacity factors, if they change.
     pub factors: Option<CapacityFactors>,
-    /// The E experts.
+    /// The E experts; none where a source reads them.
     pub experts: Vec<HostExpert>,
-    /// How products use the codes of the two weights; `None` for weights in floating point.
+    /// Where experts are read from that aren't in host memory.
+    source: Option<Arc<dyn ExpertSource>>,
+    /// How products use the codes of the two weights; without meaning for weights in floating point.
     products: Option<[CodedProducts; 2]>,
 }
 
@@ -284,8 +355,32 @@ impl HostLayer {
             shared: layer.shared,
             factors: layer.factors,
             experts: experts?,
+            source: None,
             products,
         })
+    }
+
+    /// A layer whose experts `source` reads when tokens need them. Of `layer` everything but its experts is taken; they may be lazy parameters
+    /// that were never drawn. Activations before FP8 codes aren't rounded.
+    pub fn in_files(layer: MoeLayer, source: Arc<dyn ExpertSource>, device: &Device) -> Self {
+        Self {
+            config: *layer.config(),
+            router: layer.router,
+            shared: layer.shared,
+            factors: layer.factors,
+            experts: Vec::new(),
+            source: Some(source),
+            products: Some([(); 2].map(|()| CodedProducts::plain(device))),
+        }
+    }
+
+    /// An expert like all others: the first one, or one of zeros where a source reads them.
+    fn one(&self) -> Result<Cow<'_, HostExpert>, Error> {
+        match (&self.source, self.experts.first()) {
+            (Some(source), _) => Ok(Cow::Owned(source.blank()?)),
+            (None, Some(first)) => Ok(Cow::Borrowed(first)),
+            (None, None) => Err(Mismatch::new("host experts", "at least 1", 0).into()),
+        }
     }
 
     /// Puts the layer on `device`, with the router, the shared expert, and at most `budget_bytes` of experts: ⌊budget / bytes of an expert⌋
@@ -300,10 +395,12 @@ impl HostLayer {
         let got = format_args!("{device:?}");
         let what = "device of switched experts";
         Fault::Device.unless(!device.is_autodiff(), what, expected, got)?;
-        let like = Like::new(self.check()?, device.clone())?;
+        let one = self.one()?;
+        let like = Like::new(self.check(&one)?, device.clone())?;
         let (shared, factors) = (self.shared.as_ref(), self.factors.as_ref());
         check_around((&self.router, shared, factors), &self.config, &like)?;
-        let cache = ExpertCache::new(&self, like, budget_bytes)?;
+        let cache = ExpertCache::new(&self, &one, like, budget_bytes)?;
+        drop(one);
         Ok(SwitchedExperts {
             layer: self,
             cache,
@@ -311,8 +408,9 @@ impl HostLayer {
         })
     }
 
-    /// Checks the experts; returns the dtype that they share.
-    fn check(&self) -> Result<DType, Mismatch> {
+    /// Checks that all experts are like `first`, and that this one fits the configuration; returns the dtype that they share. Those of a source
+    /// are checked when they are read.
+    fn check(&self, first: &HostExpert) -> Result<DType, Mismatch> {
         let config = &self.config;
         if config.kind != ExpertKind::FeedForward || config.fp8.is_some() {
             return Err(not_feed_forward(config));
@@ -320,10 +418,13 @@ impl HostLayer {
         let what = "weights of switched experts";
         let (expected, got) = ("on the experts' output", "on their input");
         Fault::Unsupported.unless(!config.weighted_input, what, expected, got)?;
-        Mismatch::check("host experts", config.experts, self.experts.len())?;
-        let Some(first) = self.experts.first() else {
-            return Err(Mismatch::new("host experts", "at least 1", 0));
+        let experts = match &self.source {
+            Some(_) => std::slice::from_ref(first),
+            None => &self.experts[..],
         };
+        if self.source.is_none() {
+            Mismatch::check("host experts", config.experts, experts.len())?;
+        }
         let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
         let dtype = match (first.w_in.kind(), first.w_out.kind(), &self.products) {
             (Kind::Float(dtype), Kind::Float(other), _) => {
@@ -333,7 +434,7 @@ impl HostLayer {
             (Kind::Fp8 { .. }, Kind::Fp8 { .. }, Some([products, _])) => products.dtype,
             _ => return Err(not_feed_forward(config)),
         };
-        for expert in &self.experts {
+        for expert in experts {
             for (what, weight, like, shape) in [
                 ("w_in [F or 2F, H]", &expert.w_in, &first.w_in, [columns, h]),
                 ("w_out [H,F]", &expert.w_out, &first.w_out, [h, f]),

@@ -1,12 +1,17 @@
 //! One weight of all experts: on the host expert by expert, and on the device in a fixed number of places.
 
 use crate::Error;
+use crate::check::check_same;
 use crate::fp8::{
-    ActivationScaling, Codes, Fp8Layout, Fp8Matrices, Fp8Scales, Fp8Scheme, Instructions, Weight,
+    ActivationScaling, Activations, Codes, Fp8Layout, Fp8Matrices, Fp8Scales, Fp8Scheme,
+    Instructions, Weight,
 };
 use burn::module::{Module, Param};
 use burn::tensor::kind::Basic;
 use burn::tensor::{Bytes, DType, Device, Int, Tensor, TensorData};
+use moebius_ops::fp8::{LANES_PER_WORD, pack};
+use moebius_ops::grouped_gemm::fp8::PANEL;
+use moebius_ops::scaling::HostScales;
 use moebius_ops::{Fault, Mismatch};
 
 /// A weight \[out, in\] of one expert in host memory.
@@ -39,6 +44,76 @@ impl From<TensorData> for HostWeight {
     fn from(values: TensorData) -> Self {
         Self::Float(values)
     }
+}
+
+impl From<HostCodes> for HostWeight {
+    fn from(codes: HostCodes) -> Self {
+        Self::Fp8(codes)
+    }
+}
+
+impl HostCodes {
+    /// The codes \[out, in\] and scales of one matrix, row by row without padding as files have them, in the layout of products:
+    /// [`Fp8Matrices::new`] makes the same of them on a device. `layout` is that of a stack of this one matrix, whose rows are those of
+    /// `parts` projections, one after the other.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of codes or scales than the layout has, scales of the wrong kind, and
+    /// `parts` that don't divide the rows, [`ErrorKind::Config`](crate::ErrorKind::Config) when the width of a scale block isn't a multiple
+    /// of 4 columns.
+    pub fn new(
+        codes: &[u8],
+        scales: &HostScales,
+        layout: Fp8Layout,
+        parts: usize,
+    ) -> Result<Self, Error> {
+        let [count, n, k] = layout.shape;
+        let right = count == 1 && parts > 0 && n.is_multiple_of(parts) && n * k > 0;
+        let expected = format_args!("1 matrix of {parts} parts with equal rows");
+        let got = format_args!("{:?}", layout.shape);
+        Mismatch::unless(right, "fp8 weight of an expert", expected, got)?;
+        layout.scheme.check(k)?;
+        Mismatch::check("fp8 codes", n * k, codes.len())?;
+        let (rows, words) = (n / parts, k.div_ceil(LANES_PER_WORD));
+        let of_part = rows.div_ceil(PANEL);
+        let mut panels = vec![0_i32; parts * of_part * words * PANEL];
+        for (row, codes) in codes.chunks_exact(k).enumerate() {
+            let (panel, column) = (
+                row / rows * of_part + row % rows / PANEL,
+                row % rows % PANEL,
+            );
+            for (word, four) in pack(codes).into_iter().enumerate() {
+                panels[(panel * words + word) * PANEL + column] = four as i32;
+            }
+        }
+        Ok(Self {
+            panels: TensorData::new(panels, [parts * of_part, words, PANEL]),
+            scales: stored_scales(scales, layout)?,
+            layout,
+            parts,
+        })
+    }
+}
+
+/// The scales of one matrix as they lie in the memory of a device.
+fn stored_scales(scales: &HostScales, layout: Fp8Layout) -> Result<TensorData, Error> {
+    let [_, n, k] = layout.shape;
+    let granularity = layout.scheme.granularity;
+    let [down, across] = granularity.blocks(n, k);
+    check_same(
+        "type of scales",
+        scales.scale_type(),
+        granularity.scale_type(),
+    )?;
+    Mismatch::check("scales", down * across, scales.len())?;
+    Ok(match scales {
+        HostScales::F32(scales) => TensorData::new(scales.clone(), layout.scales_shape()),
+        HostScales::E8M0(bytes) => {
+            let rows = bytes.chunks(across.max(1));
+            let words = rows.flat_map(|row| pack(row).into_iter().map(|word| word as i32));
+            TensorData::new(words.collect::<Vec<i32>>(), layout.scales_shape())
+        }
+    })
 }
 
 impl HostWeight {
@@ -123,6 +198,15 @@ impl CodedProducts {
         }))
     }
 
+    /// Those of a weight that [`Weight::from_fp8`] makes: activations aren't rounded.
+    pub(super) fn plain(device: &Device) -> Self {
+        Self {
+            activations: ActivationScaling::new(Activations::Float, device),
+            instructions: Instructions::None,
+            dtype: DType::F32,
+        }
+    }
+
     fn to_device(&self, device: &Device) -> Self {
         Self {
             activations: self.activations.clone().to_device(device),
@@ -188,30 +272,40 @@ impl Places {
     /// Overwrites the weight in `place`, in place.
     ///
     /// # Errors
-    /// [`Mismatch`] for codes where values are, and the other way round.
-    pub(super) fn overwrite(&mut self, place: usize, with: &HostWeight) -> Result<(), Mismatch> {
+    /// [`Mismatch`] for a weight that isn't like the others: one of another shape or dtype, or codes where values are.
+    pub(super) fn overwrite(&mut self, place: usize, with: HostWeight) -> Result<(), Mismatch> {
+        let (shape, kind) = (with.shape(), with.kind());
+        check_same("shape of an expert's weight", shape, self.shape_of_one())?;
+        check_same("kind of an expert's weight", kind, self.kind())?;
         match (self, with) {
-            (Self::Float(values), HostWeight::Float(new)) => {
-                assign(values, new, place);
-                Ok(())
-            }
+            (Self::Float(values), HostWeight::Float(new)) => assign(values, new, place),
             (Self::Fp8(places), HostWeight::Fp8(new)) => {
                 let of_each = new.panels.shape()[0];
-                assign_entries(&mut places.panels, new.panels.clone(), place * of_each);
+                assign_entries(&mut places.panels, new.panels, place * of_each);
                 match &mut places.scales {
-                    Fp8Scales::F32(scales) => assign_entries(scales, new.scales.clone(), place),
-                    Fp8Scales::E8M0(words) => assign_entries(words, new.scales.clone(), place),
+                    Fp8Scales::F32(scales) => assign_entries(scales, new.scales, place),
+                    Fp8Scales::E8M0(words) => assign_entries(words, new.scales, place),
                 }
-                Ok(())
             }
-            (_, with) => {
-                let got = format!("{:?}", with.kind());
-                Err(Mismatch::new(
-                    "weight of an expert",
-                    "one like the others",
-                    got,
-                ))
-            }
+            _ => unreachable!("the kinds are the same"),
+        }
+        Ok(())
+    }
+
+    fn shape_of_one(&self) -> Vec<usize> {
+        match self {
+            Self::Float(values) => values.dims()[1..].to_vec(),
+            Self::Fp8(codes) => codes.layout.shape[1..].to_vec(),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Float(values) => Kind::Float(values.dtype()),
+            Self::Fp8(codes) => Kind::Fp8 {
+                scheme: codes.layout.scheme,
+                parts: codes.parts,
+            },
         }
     }
 }
@@ -279,10 +373,10 @@ fn entries<const D: usize, K: Basic>(
 }
 
 /// Overwrites one entry of a stack in place with `data`, which lacks the stack's first dimension.
-pub(super) fn assign<const D: usize>(stack: &mut Tensor<D>, data: &TensorData, place: usize) {
-    let shape: Vec<usize> = [1].into_iter().chain(data.shape().to_vec()).collect();
-    let data = TensorData::from_bytes(data.bytes().clone(), shape, data.dtype());
-    assign_entries(stack, data, place);
+pub(super) fn assign<const D: usize>(stack: &mut Tensor<D>, data: TensorData, place: usize) {
+    let (bytes, shape, dtype) = data.into_parts();
+    let shape: Vec<usize> = [1].into_iter().chain(shape.to_vec()).collect();
+    assign_entries(stack, TensorData::from_bytes(bytes, shape, dtype), place);
 }
 
 /// Overwrites as many entries of a stack as `data` has, in place, from entry `first` on.
