@@ -388,6 +388,14 @@ impl CacheMemory {
         })
     }
 
+    /// Bytes that are left of `free` bytes beside this cache, a step, `beside` bytes more and the margin.
+    pub(crate) fn left(&self, free: u64, beside: u64) -> u64 {
+        let usable = u128::from(free) * 100 / (100 + u128::from(self.margin));
+        let usable = u64::try_from(usable).unwrap_or(u64::MAX);
+        let taken = self.needed(0).saturating_add(self.step);
+        usable.saturating_sub(taken.saturating_add(beside))
+    }
+
     /// Bytes that this cache needs where `now` of the pages are there already.
     fn needed(&self, now: u64) -> u64 {
         let pages = self.pages.saturating_mul(self.making());

@@ -50,6 +50,7 @@ use checkpoint::{Checkpoint, describe_gguf_file};
 use course::Course;
 use mapping::{has_own_head, names_of_a_tied_head};
 use names::with_plain_names;
+use size::Sizes;
 use stream::WeightStream;
 
 /// Quantisation methods whose weights are read, by their names in configurations.
@@ -365,7 +366,53 @@ impl ModelFiles {
         size::loaded_bytes(&self.plan, device, options)
     }
 
-    /// Loads the model to `device`; `progress` is called after each tensor.
+    /// Bytes of the experts of all layers, loaded by `options`, wherever they wait; 0 for a model without experts. Reads no weights.
+    pub fn expert_bytes(&self, device: &Device, options: LoadOptions) -> u64 {
+        Sizes::of(&self.plan, device, options).experts()
+    }
+
+    /// The options by which the model fits on a device: these, where [`ModelFiles::check_memory`] finds room for what they ask. Where it finds none
+    /// and they have no `expert_cache`, the experts of a mixture stay in the files, and the cache has what is free beside all else. Reads no
+    /// weights.
+    ///
+    /// # Errors
+    /// As [`ModelFiles::check_memory`], also where what is free holds fewer than two experts of each layer.
+    pub fn fitting(
+        &self,
+        device: &Device,
+        options: LoadOptions,
+        cache: CacheMemory,
+    ) -> Result<LoadOptions, Error> {
+        let refused = match self.check_memory(device, options, cache) {
+            Err(Error::NoRoom(refused)) if options.expert_cache.is_none() => refused,
+            checked => return checked.map(|()| options),
+        };
+        let bytes = self.cache_within(refused.free, device, options, cache);
+        let options = LoadOptions {
+            expert_cache: Some(bytes.ok_or(refused)?),
+            experts_from: ExpertsFrom::Files,
+            ..options
+        };
+        self.check_memory(device, options, cache)?;
+        Ok(options)
+    }
+
+    /// Bytes for a cache of experts in `free` bytes, beside everything else; `None` for a model without experts, or with too few bytes.
+    fn cache_within(
+        &self,
+        free: u64,
+        device: &Device,
+        options: LoadOptions,
+        cache: CacheMemory,
+    ) -> Option<u64> {
+        let sizes = Sizes::of(&self.plan, device, options);
+        let bytes = cache.left(free, sizes.others);
+        // What is free changes while programs run.
+        let bytes = bytes - bytes / 16;
+        (bytes >= sizes.least_cache()?).then_some(bytes)
+    }
+
+    /// Loads the model to `device`; `progress` is called after each tensor, and after each matrix of a stack.
     ///
     /// Peak memory beyond the weights: one matrix of a file, and a copy of the largest weight where the device doesn't take over the host's
     /// memory.

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::decoder::CacheMemory;
 use crate::load::ModelFiles;
 
 /// A llama of two layers with H = 48, heads of 12 elements (4 of queries, 2 of keys), 80 inner elements, 99 tokens, a tied head, and biases.
@@ -39,4 +40,51 @@ fn experts_in_host_memory_take_a_cache_and_one_layer() {
     let (all, layer) = (bytes(None), 4 * 8 * 3 * 48 * 80);
     assert_eq!(bytes(Some(1000)), all - 2 * layer + 1000);
     assert_eq!(bytes(Some(u64::MAX)), all);
+    let sizes = Sizes::of(&files.plan, &Device::flex(), LoadOptions::default());
+    assert_eq!(
+        [sizes.others, sizes.experts()],
+        [all - 3 * layer, 3 * layer]
+    );
+    // Two of eight experts of each layer.
+    assert_eq!(sizes.least_cache(), Some(3 * layer / 4));
+}
+
+/// Experts that stay in the files take the bytes of the cache alone.
+#[test]
+fn experts_in_files_take_a_cache() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let files = ModelFiles::open(&cases.join("decoder_olmoe")).unwrap();
+    let options = |expert_cache| LoadOptions {
+        expert_cache,
+        experts_from: ExpertsFrom::Files,
+        ..LoadOptions::default()
+    };
+    let bytes = |cache| files.weight_bytes(&Device::flex(), options(cache));
+    let experts = files.expert_bytes(&Device::flex(), options(None));
+    assert_eq!(bytes(Some(1000)), bytes(None) - experts + 1000);
+    // Where all is free that is needed, nothing changes.
+    let device = Device::flex();
+    let memory = CacheMemory::default();
+    let found = files.fitting(&device, options(None), memory).unwrap();
+    assert_eq!(found, options(None));
+}
+
+/// With half of what a model needs, the experts stay in the files, and the cache has what is left; with too little, or without experts, nothing is
+/// left to be done.
+#[test]
+fn a_model_that_does_not_fit_leaves_its_experts_in_the_files() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let files = ModelFiles::open(&cases.join("decoder_olmoe")).unwrap();
+    let (device, options) = (Device::flex(), LoadOptions::default());
+    let memory = CacheMemory::default().with_margin(20);
+    let sizes = Sizes::of(&files.plan, &device, options);
+    let room = |free| files.cache_within(free, &device, options, memory);
+    let free = sizes.others + sizes.experts();
+    let bytes = room(free).unwrap();
+    assert!(bytes < sizes.experts(), "{bytes}");
+    let margin = (sizes.others + bytes) * 20 / 100;
+    assert!(sizes.others + bytes + margin <= free);
+    assert_eq!(room(sizes.others), None);
+    let dense = ModelFiles::open(&cases.join("decoder_llama")).unwrap();
+    assert_eq!(dense.cache_within(1 << 40, &device, options, memory), None);
 }
