@@ -119,6 +119,7 @@ impl Place<'_> {
                 "misses": moves.misses,
                 "evictions": moves.evictions,
                 "moved_bytes": moves.moved_bytes,
+                "read_bytes": moves.read_bytes,
             });
         }
         if let Some(experts) = &self.experts {

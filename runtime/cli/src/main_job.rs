@@ -136,6 +136,7 @@ fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
         devices,
         dtype: ModelPrecision::F32,
         expert_cache: None,
+        experts_from: None,
         memory_margin: EngineOptions::MARGIN,
         narrow_embedding: false,
         exact: false,

@@ -8,17 +8,18 @@ use anstyle::Style;
 use burn::tensor::DType;
 use indicatif::ProgressBar;
 use moebius::nn::takes_half_weights;
-use moebius_device::{Device, Work};
+use moebius_device::{Device, Work, host_memory_free};
 use moebius_engine::{Constraint, Ended, Engine, EngineOptions, Event, Generation};
 use moebius_grammar::{Grammars, Part};
 use moebius_model::decoder::{CacheMemory, Model};
-use moebius_model::load::{LoadOptions, ModelFiles, Progress};
+use moebius_model::load::{ExpertsFrom, LoadOptions, ModelFiles, Progress};
 use moebius_model::{ExpertLoad, LayerTokens};
 use moebius_text::{Chat, ChatTemplate, Files, Message, StopStrings, TextStream, Tokenizer};
 use moebius_weights::folder::model_at;
 
 use crate::args::{FormArgs, ModelPrecision, PlaceArgs, PromptArgs};
 use crate::bundled;
+use crate::devices::bytes;
 use crate::error::CliError;
 use crate::hub::located;
 use crate::resolve::open_for;
@@ -167,14 +168,41 @@ pub(crate) fn opened(
         let message = format!("--narrow-embedding: {expected}, got {name}");
         return Err(CliError::usage(message, Some("flex does")));
     }
-    let options = loading(place);
-    files.check_memory(&device, options, memory)?;
+    let asked = waiting(files, place, &device);
+    let options = files.fitting(&device, asked, memory)?;
+    if options.experts_from == ExpertsFrom::Files && place.experts_from.is_none() {
+        let cache = bytes(options.expert_cache.unwrap_or(0));
+        screen.note(&format!(
+            "memory doesn't hold all experts: they are read from the files when tokens need them, and {cache} keep those that were needed last"
+        ));
+    }
     Ok((name, device, options))
 }
 
-/// Shows the progress of loading on a bar of 100 steps.
-pub(crate) fn show(bar: &ProgressBar, at: Progress<'_>) {
-    bar.set_position(100 * at.read / at.bytes.max(1));
+/// How weights are loaded at a place. Experts that a cache on the device doesn't hold wait where the command line says, else in main memory if it
+/// holds all of them and the cache, or doesn't tell what is free.
+fn waiting(files: &ModelFiles, place: &PlaceArgs, device: &burn::tensor::Device) -> LoadOptions {
+    let options = loading(place);
+    let Some(cache) = options.expert_cache else {
+        return options;
+    };
+    let needed = files.expert_bytes(device, options).saturating_add(cache);
+    let scarce = host_memory_free().is_some_and(|free| free < needed);
+    let found = if scarce {
+        ExpertsFrom::Files
+    } else {
+        ExpertsFrom::Memory
+    };
+    LoadOptions {
+        experts_from: place.experts_from.unwrap_or(found),
+        ..options
+    }
+}
+
+/// Shows the progress of loading on a bar over bytes.
+fn show(bar: &ProgressBar, at: Progress<'_>) {
+    bar.set_length(at.bytes);
+    bar.set_position(at.read);
     bar.set_message(one_line(at.tensor));
 }
 
@@ -219,7 +247,7 @@ fn load(
 
 /// Runs what loads weights, and shows on a bar how far it is.
 pub(crate) fn shown<T>(screen: &Screen, load: impl FnOnce(&mut dyn FnMut(Progress<'_>)) -> T) -> T {
-    let bar = screen.steps("weights", 100);
+    let bar = screen.bytes("weights");
     let loaded = load(&mut |progress| show(&bar, progress));
     bar.finish_and_clear();
     loaded

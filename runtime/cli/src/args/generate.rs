@@ -6,6 +6,7 @@ use clap::Args;
 use moebius_benches::options::{Named, named, positive};
 use moebius_device::{Device, Placement};
 use moebius_engine::{EngineOptions, Sampling, SamplingOptions};
+use moebius_model::load::ExpertsFrom;
 
 use super::{EngineArgs, FormArgs, TraceArgs};
 use crate::error::CliError;
@@ -37,6 +38,19 @@ impl ModelPrecision {
         named.map_or("", |(name, ..)| *name)
     }
 }
+
+const EXPERTS_FROM: [Named<ExpertsFrom>; 2] = [
+    (
+        "memory",
+        "main memory: each is read and converted once",
+        ExpertsFrom::Memory,
+    ),
+    (
+        "files",
+        "the model's files: each is read and converted whenever it is needed",
+        ExpertsFrom::Files,
+    ),
+];
 
 const PRECISIONS: [Named<ModelPrecision>; 4] = [
     ("f32", "32-bit float", ModelPrecision::F32),
@@ -93,10 +107,13 @@ pub(crate) struct PlaceArgs {
     /// What to compute in.
     #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
     pub(crate) dtype: ModelPrecision,
-    /// Keep experts in main memory, and those that tokens need in so many bytes of the device, such as 4GiB or 512MiB. Changes no token;
-    /// the rest of the model is on the device.
+    /// Keep the experts that tokens need in so many bytes of the device, such as 4GiB or 512MiB, and the others in main memory or in the
+    /// files. Changes no token; the rest of the model is on the device [default: what is free, where a mixture doesn't fit].
     #[arg(long, value_name = "BYTES", value_parser = byte_count, conflicts_with = "placement")]
     pub(crate) expert_cache: Option<u64>,
+    /// Where experts wait that aren't on the device [default: memory, where it holds all of them].
+    #[arg(long, value_name = "PLACE", value_parser = named(EXPERTS_FROM), requires = "expert_cache")]
+    pub(crate) experts_from: Option<ExpertsFrom>,
     /// Load the model only if so many percent more memory is free than is counted for its weights, the first tokens and a step; 0 counts no
     /// step. Devices that don't tell what is free are not asked.
     #[arg(long, value_name = "PERCENT", default_value_t = EngineOptions::MARGIN)]

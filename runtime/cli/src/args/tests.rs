@@ -37,6 +37,19 @@ fn bytes_are_read_with_their_unit() {
     }
 }
 
+/// Where experts wait means nothing without a cache of experts.
+#[test]
+fn a_place_of_experts_needs_a_cache() {
+    let accepts = |words: &str| {
+        let line = ["moebius", "serve"].into_iter();
+        Cli::try_parse_from(line.chain(words.split_whitespace())).is_ok()
+    };
+    assert!(accepts("--expert-cache 1GiB --experts-from files"));
+    assert!(accepts("--expert-cache 1GiB --experts-from memory"));
+    assert!(!accepts("--experts-from files"));
+    assert!(!accepts("--expert-cache 1GiB --experts-from disk"));
+}
+
 /// A check of a package measures nothing, so that an option of the measurement would change nothing.
 #[test]
 fn a_check_of_a_package_takes_no_option_of_the_measurement() {

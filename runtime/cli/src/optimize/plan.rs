@@ -110,6 +110,7 @@ impl Plan {
             devices,
             dtype: self.dtype,
             expert_cache: None,
+            experts_from: None,
             memory_margin: EngineOptions::MARGIN,
             narrow_embedding: self.narrow_embedding,
             exact: false,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use moebius_device::{Device, Work};
 use moebius_model::decoder::ModelSpec;
 use moebius_model::families::describe_all;
-use moebius_model::load::{ModelFiles, Progress};
+use moebius_model::load::ModelFiles;
 use moebius_model::{Beside, Subject, TrainConfig, Trainer, Windows, check_target, save, spread};
 use moebius_text::Tokenizer;
 use moebius_weights::python_json;
@@ -222,13 +222,9 @@ impl Source {
         }
         match &self.weights {
             Weights::Drawn(..) => Ok(Trainer::new(config, subject, ids, device)?),
-            Weights::Files(files) => {
-                let bar = screen.steps("weights", 100);
-                let mut show = |at: Progress<'_>| published::show(&bar, at);
-                let trainer = Trainer::load(config, files, ids, device, &mut show);
-                bar.finish_and_clear();
-                Ok(trainer?)
-            }
+            Weights::Files(files) => Ok(published::shown(screen, |progress| {
+                Trainer::load(config, files, ids, device, progress)
+            })?),
         }
     }
 
