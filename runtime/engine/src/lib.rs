@@ -57,6 +57,7 @@ pub use engine::{
     Ended, Engine, EngineError, EngineOptions, Event, Experts, Generation, Launched, Queue,
     StepSummary,
 };
+pub use moebius::moe::switching::CacheStatistics;
 pub use moebius_model::LayerTokens;
 pub use pages::{PAGE, Usage};
 pub use sampler::{Draw, History, Logprobs, SampleError, Sampling, SamplingOptions, philox};

@@ -18,7 +18,7 @@ use prometheus_client::registry::{Metric, Registry};
 
 pub(crate) use text::Exposition;
 
-use moebius_engine::{Counts, LayerTokens, Proposals, Queue, StepSummary, Usage};
+use moebius_engine::{CacheStatistics, Counts, LayerTokens, Proposals, Queue, StepSummary, Usage};
 
 /// Prefix of all names.
 const PREFIX: &str = "moebius";
@@ -106,6 +106,9 @@ struct EngineMetrics {
     preemptions: Counter,
     proposed: Counter,
     accepted: Counter,
+    expert_queries: Counter,
+    expert_hits: Counter,
+    expert_read: Counter,
     memory: Family<Memory, Gauge>,
     step_tokens: Histogram,
     expert_load: Family<Expert, Gauge>,
@@ -144,6 +147,8 @@ pub(crate) struct EngineLoad {
     pub(crate) proposals: Proposals,
     /// Bytes of the cache.
     pub(crate) cache_bytes: usize,
+    /// The moves of experts to the device.
+    pub(crate) experts: CacheStatistics,
 }
 
 /// Times of an answer, for its histograms.
@@ -198,6 +203,11 @@ impl Metrics {
             .inc_by(counts.preemptions - counted.preemptions);
         of.proposed.inc_by(proposals.proposed - told.proposed);
         of.accepted.inc_by(proposals.accepted - told.accepted);
+        let (experts, seen) = (load.experts, before.experts);
+        let (hits, misses) = (experts.hits - seen.hits, experts.misses - seen.misses);
+        of.expert_queries.inc_by(hits + misses);
+        of.expert_hits.inc_by(hits);
+        of.expert_read.inc_by(experts.read_bytes - seen.read_bytes);
         let memory = of.memory.get_or_create(&Memory { kind: CACHE });
         memory.set(load.cache_bytes as i64);
     }
@@ -307,6 +317,12 @@ impl EngineMetrics {
         let proposed = counter(registry, "spec_decode_num_draft_tokens", says);
         let says = "Proposed tokens that answers got";
         let accepted = counter(registry, "spec_decode_num_accepted_tokens", says);
+        let says = "Times that a layer needed an expert that may be elsewhere than on the device";
+        let expert_queries = counter(registry, "expert_cache_queries", says);
+        let says = "Times that such an expert was on the device";
+        let expert_hits = counter(registry, "expert_cache_hits", says);
+        let says = "Bytes of experts read from the model's files since it was loaded";
+        let expert_read = counter(registry, "expert_cache_read_bytes", says);
         let says = "Bytes on the device, by what they hold";
         let memory = added(registry, "device_memory_bytes", says, Family::default());
         let says = "Tokens computed in a step";
@@ -324,6 +340,9 @@ impl EngineMetrics {
             preemptions,
             proposed,
             accepted,
+            expert_queries,
+            expert_hits,
+            expert_read,
             memory,
             step_tokens,
             expert_load,
@@ -511,6 +530,13 @@ mod tests {
             counts: Counts::default(),
             proposals: Proposals::default(),
             cache_bytes: 1,
+            experts: CacheStatistics::default(),
+        };
+        let experts = CacheStatistics {
+            hits: 5,
+            misses: 3,
+            read_bytes: 7,
+            ..CacheStatistics::default()
         };
         let proposals = Proposals {
             proposed: 5,
@@ -518,12 +544,19 @@ mod tests {
         };
         let load = EngineLoad {
             proposals,
+            experts,
             ..before
         };
         metrics.load(&load, &before);
         let text = metrics.exposition(Exposition::Classic).unwrap();
-        for (what, count) in [("draft", 5), ("accepted", 3)] {
-            let sample = format!("moebius_spec_decode_num_{what}_tokens_total{{");
+        for (what, count) in [
+            ("spec_decode_num_draft_tokens", 5),
+            ("spec_decode_num_accepted_tokens", 3),
+            ("expert_cache_queries", 8),
+            ("expert_cache_hits", 5),
+            ("expert_cache_read_bytes", 7),
+        ] {
+            let sample = format!("moebius_{what}_total{{");
             let line = text.lines().find(|line| line.starts_with(&sample));
             assert!(line.unwrap().ends_with(&format!(" {count}")), "{line:?}");
         }

@@ -1,8 +1,8 @@
 //! What the worker needs of an engine.
 
 use moebius_engine::{
-    Counts, Engine, EngineError, Event, Generation, LayerTokens, Proposals, Queue, RequestId,
-    StepSummary, Usage,
+    CacheStatistics, Counts, Engine, EngineError, Event, Generation, LayerTokens, Proposals, Queue,
+    RequestId, StepSummary, Usage,
 };
 
 /// Source of answers that a server drives on one thread: an [`Engine`], or a program's own around one.
@@ -54,6 +54,11 @@ pub trait Generator {
 
     /// As [`Engine::cache_bytes`].
     fn cache_bytes(&self) -> usize;
+
+    /// The moves of experts to the device; zeros where all of them are there.
+    fn expert_cache(&self) -> CacheStatistics {
+        CacheStatistics::default()
+    }
 }
 
 impl Generator for Engine {
@@ -103,5 +108,9 @@ impl Generator for Engine {
 
     fn cache_bytes(&self) -> usize {
         Engine::cache_bytes(self)
+    }
+
+    fn expert_cache(&self) -> CacheStatistics {
+        self.model().expert_cache().unwrap_or_default()
     }
 }

@@ -300,6 +300,7 @@ fn load_of(generator: &dyn Generator) -> EngineLoad {
         counts: generator.counts(),
         proposals: generator.proposals(),
         cache_bytes: generator.cache_bytes(),
+        experts: generator.expert_cache(),
     }
 }
 
