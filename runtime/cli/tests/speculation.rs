@@ -126,6 +126,28 @@ fn a_benchmark_compares_proposed_tokens_with_none() {
     assert!(report["speculation"]["proposed"].is_u64(), "{report}");
 }
 
+/// With a cache of experts, the benchmark tells how many have places, what was read, and how long the disk takes for that. An expert of the
+/// shipped model has 50,688 bytes, so that 1 MiB holds two in place and one on its way for each of six layers.
+#[test]
+fn a_benchmark_tells_what_experts_in_files_cost() {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shipped");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    let line = "bench engine --device flex --streams 2 --prompt 20 --tokens 6 --known 40 --json";
+    command.args(line.split(' ')).arg("--model").arg(shipped);
+    command.args(["--expert-cache", "1MiB", "--experts-from", "files"]);
+    let report = object(&command.output().expect("the binary starts"));
+    let found = &report["expert_cache"];
+    let count = |what: &str| found[what].as_u64().unwrap_or_default();
+    assert_eq!([count("places"), count("experts")], [12, 48], "{report}");
+    // The file has the same codes and scales.
+    assert!(count("misses") > 0, "{report}");
+    assert_eq!(count("read_bytes"), count("moved_bytes"), "{report}");
+    if cfg!(target_os = "linux") {
+        let floor = found["floor_s"].as_f64();
+        assert!(floor.is_some_and(|seconds| seconds > 0.0), "{report}");
+    }
+}
+
 /// An expert of the model has 46,080 bytes in f32, so that 512 KiB hold two in place and one on its way for each of three layers.
 #[test]
 fn experts_in_main_memory_change_no_answer() {
@@ -142,6 +164,19 @@ fn experts_in_main_memory_change_no_answer() {
             count("moved_bytes").is_some_and(|bytes| bytes > 0),
             "{moved}"
         );
+        assert_eq!(count("read_bytes"), Some(0));
+        let files = ["--expert-cache", "512KiB", "--experts-from", "files"];
+        let streamed = object(&of(&files));
+        assert_eq!(streamed["ids"], resident["ids"], "{dtype}");
+        for what in ["hits", "misses", "evictions", "moved_bytes"] {
+            assert_eq!(
+                streamed["expert_cache"][what].as_u64(),
+                count(what),
+                "{what}"
+            );
+        }
+        let read = streamed["expert_cache"]["read_bytes"].as_u64();
+        assert!(read.is_some_and(|bytes| bytes > 0), "{streamed}");
         let few = of(&["--expert-cache", "1KiB"]);
         assert_refused(&few, "budget: expected at least");
     }

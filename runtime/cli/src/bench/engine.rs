@@ -5,12 +5,14 @@ use std::ops::Range;
 use std::time::Instant;
 
 use moebius::attention::CacheFormat;
+use moebius::moe::switching::CacheStatistics;
 use moebius_benches::timing::middle;
 use moebius_device::Device;
 use moebius_engine::{Ended, Engine, EngineOptions, Event, Generation, PAGE, Proposals, RequestId};
 use moebius_model::Text;
 use serde_json::json;
 
+use super::experts::ExpertRun;
 use crate::answerer::Answerer;
 use crate::args::BenchEngineArgs;
 use crate::error::CliError;
@@ -38,6 +40,9 @@ pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome
         if let Some((pair, proposals)) = &measured.proposed {
             show_proposed(args, pair, *proposals, screen)?
         }
+        if let Some(experts) = &measured.experts {
+            screen.line(&experts.said())?
+        }
     } else {
         screen.line("the tokens of a request depend on its company: no figures")?
     }
@@ -61,6 +66,9 @@ pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome
         object["plain_and_speculated"] = json!(figures(pair));
         object["speculation"] = speculation::figures(*proposals);
     }
+    if let Some(experts) = &measured.experts {
+        object["expert_cache"] = experts.figures();
+    }
     screen.object(&object)?;
     Ok(Outcome::of(verified))
 }
@@ -78,6 +86,8 @@ pub(crate) struct EngineRun {
     pub(crate) known: Pair,
     /// The requests together without and with proposed tokens, and what became of these; `None` where none were asked for.
     proposed: Option<(Pair, Proposals)>,
+    /// What the requests together cost a cache of experts; `None` where all experts are on the device.
+    experts: Option<ExpertRun>,
 }
 
 impl EngineRun {
@@ -104,7 +114,9 @@ pub(crate) fn measure(
     bench.engine.propose_at_most(0);
     let (streams, known) = (bench.streams()?, bench.known()?);
     let proposed = answerer.speculates.then(|| bench.proposed()).transpose()?;
+    let experts = ExpertRun::of(&source.files, bench.engine.model(), &streams)?;
     Ok(EngineRun {
+        experts,
         device: answerer.name,
         format: answerer.cache_format,
         load_s: answerer.load_s,
@@ -186,22 +198,27 @@ pub(crate) struct Pair {
     pub(crate) slow: f64,
     pub(crate) fast: f64,
     same: bool,
+    /// Moves of experts in the last of the second runs.
+    pub(super) moves: Option<CacheStatistics>,
 }
 
 impl Pair {
     /// Measures both ways in turns.
     fn measure(mut run: impl FnMut() -> Result<[Run; 2], CliError>) -> Result<Self, CliError> {
         let (mut slow, mut fast, mut same) = (Vec::new(), Vec::new(), true);
+        let mut moves = None;
         for _ in 0..RUNS {
             let [one, other] = run()?;
             same &= one.said == other.said;
             slow.push(one.seconds);
             fast.push(other.seconds);
+            moves = other.moves;
         }
         Ok(Self {
             slow: middle(&mut slow),
             fast: middle(&mut fast),
             same,
+            moves,
         })
     }
 }
@@ -211,6 +228,8 @@ impl Pair {
 pub(crate) struct Run {
     pub(crate) seconds: f64,
     pub(crate) said: Vec<Vec<u32>>,
+    /// Moves of experts to the device; `None` where all of them are there.
+    moves: Option<CacheStatistics>,
 }
 
 /// An engine, and the tokens that its prompts are made of.
@@ -292,6 +311,7 @@ impl<'a> Bench<'a> {
 
     /// Answers all `requests` together.
     fn answer(&mut self, requests: Vec<Generation>) -> Result<Run, CliError> {
+        let before = self.engine.model().expert_cache();
         let begun = Instant::now();
         let mut said = vec![Vec::new(); requests.len()];
         let mut places: HashMap<RequestId, usize> = HashMap::new();
@@ -308,9 +328,12 @@ impl<'a> Bench<'a> {
                 }
             }
         }
+        let seconds = begun.elapsed().as_secs_f64();
+        let after = self.engine.model().expert_cache();
         Ok(Run {
-            seconds: begun.elapsed().as_secs_f64(),
+            seconds,
             said,
+            moves: after.zip(before).map(|(after, before)| after.since(before)),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod attention;
 pub(crate) mod engine;
+mod experts;
 mod linear;
 mod moe;
 

@@ -90,6 +90,12 @@ impl SwitchedMixture {
         let experts = self.experts.lock().unwrap_or_else(PoisonError::into_inner);
         experts.cache().statistics()
     }
+
+    /// The number of experts that have places on the device at once, and of all experts; waits for a computation under way.
+    pub fn places(&self) -> [usize; 2] {
+        let experts = self.experts.lock().unwrap_or_else(PoisonError::into_inner);
+        [experts.cache().places(), experts.config().experts]
+    }
 }
 
 #[cfg(test)]

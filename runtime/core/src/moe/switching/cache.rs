@@ -43,6 +43,20 @@ pub struct CacheStatistics {
     pub read_bytes: u64,
 }
 
+impl CacheStatistics {
+    /// What was counted since `earlier` statistics of the same cache.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            hits: self.hits - earlier.hits,
+            misses: self.misses - earlier.misses,
+            evictions: self.evictions - earlier.evictions,
+            moved_bytes: self.moved_bytes - earlier.moved_bytes,
+            read_bytes: self.read_bytes - earlier.read_bytes,
+        }
+    }
+}
+
 impl ExpertCache {
     /// A cache for the experts of a checked layer, which are `like` this, and of the sizes of `one`.
     pub(super) fn new(

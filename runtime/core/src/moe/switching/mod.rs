@@ -60,6 +60,11 @@ impl SwitchedExperts {
         self
     }
 
+    /// The configuration of the layer.
+    pub fn config(&self) -> &MoeConfig {
+        &self.layer.config
+    }
+
     /// The router.
     pub fn router(&self) -> &Router {
         &self.layer.router
