@@ -4,6 +4,7 @@
 
 mod folders;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,12 +12,13 @@ use std::sync::{Arc, Mutex};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use folders::folders;
+use half::bf16;
 use moebius::attention::{CacheFormat, Pages};
 use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer, ScaleRule};
 use moebius::pad::Buckets;
-use moebius_model::decoder::{Cache, Model, Projections};
+use moebius_model::decoder::{Cache, Model, Projections, Slot, Values};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
-use moebius_weights::{ReadAt, Reader};
+use moebius_weights::{Dtype, ReadAt, Reader, TensorSpec, Writer};
 
 /// The folder of this name.
 fn named(name: &str) -> PathBuf {
@@ -316,6 +318,55 @@ fn no_byte_is_read_twice() {
             let once = reads.iter().filter(|&&count| count == 1).count();
             assert_eq!(once as u64, last, "{}", folder.display());
             reads.fill(0);
+        }
+    }
+}
+
+/// Copies the checkpoint in `from` to `to` with values rounded to bf16, in this dtype.
+fn rounded(from: &Path, to: &Path, dtype: Dtype) {
+    let reader = Reader::open(from).unwrap();
+    let specs = reader.tensors().map(|(name, info)| TensorSpec {
+        name: name.to_owned(),
+        dtype,
+        shape: info.shape.clone(),
+    });
+    let specs: Vec<_> = specs.collect();
+    let mut writer = Writer::folder(to, &specs, &BTreeMap::new(), None).unwrap();
+    for TensorSpec { name, .. } in &specs {
+        let values = reader.read_f32(name).unwrap();
+        let values = values.into_iter().map(bf16::from_f32);
+        let bytes: Vec<u8> = match dtype {
+            Dtype::BF16 => values.flat_map(bf16::to_le_bytes).collect(),
+            _ => values.flat_map(|v| v.to_f32().to_le_bytes()).collect(),
+        };
+        writer.append(name, &bytes).unwrap();
+    }
+    writer.finish().unwrap();
+    fs::copy(from.join("config.json"), to.join("config.json")).unwrap();
+}
+
+/// Values of 16 bits that a model computes in come from the file as they are: those that f32 in the file becomes, wherever its layout puts them.
+#[test]
+fn halves_are_loaded_as_they_are() {
+    let options = LoadOptions {
+        dtype: DType::BF16,
+        ..LoadOptions::default()
+    };
+    for name in [
+        "decoder_olmoe",
+        "decoder_gpt_oss",
+        "decoder_phi3",
+        "decoder_deepseek_v3",
+        "decoder_gemma3",
+    ] {
+        let [halves, singles] = [Dtype::BF16, Dtype::F32].map(|dtype| {
+            let folder = tempfile::tempdir().unwrap();
+            rounded(&named(name), folder.path(), dtype);
+            load_with(folder.path(), options, &Device::flex())
+        });
+        for place in Slot::places(halves.spec()) {
+            let [got, want] = [&halves, &singles].map(|mut model| model.values(place).unwrap());
+            assert_eq!(got, want, "{name}, {place:?}");
         }
     }
 }

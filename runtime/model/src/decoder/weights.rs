@@ -18,7 +18,7 @@ use crate::random::Random;
 
 /// A tensor on a device with `values` and the shape `shape`; a matrix may be made as a stack of one.
 pub(crate) fn uploaded<const D: usize>(
-    values: Vec<f32>,
+    values: TensorData,
     shape: &[usize],
     on: (&Device, DType),
 ) -> Tensor<D> {
@@ -26,7 +26,8 @@ pub(crate) fn uploaded<const D: usize>(
     let shape: Vec<usize> = std::iter::repeat_n(1, ones)
         .chain(shape.iter().copied())
         .collect();
-    Tensor::from_data(TensorData::new(values, shape), on)
+    let (bytes, _, dtype) = values.into_parts();
+    Tensor::from_data(TensorData::from_bytes(bytes, shape, dtype), on)
 }
 
 /// A floating-point weight with the values of a slot.
@@ -192,6 +193,8 @@ pub struct Uploaded<'a> {
 impl Uploaded<'_> {
     fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
         let values = self.values.values(at)?;
+        let count = values.len();
+        let values = TensorData::new(values, [count]);
         let on = (self.device, self.dtype);
         Ok(uploaded(values, &at.shape(self.spec), on))
     }

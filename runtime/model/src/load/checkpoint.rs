@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use burn::tensor::DType;
 use moebius_weights::gguf::{GgmlType, GgufFile, expected_types};
 use moebius_weights::{Fp8Weight, Reader, StoredFp8, Unfit, Unscaled, WeightsError, quoted};
 use safetensors::Dtype;
@@ -90,6 +91,17 @@ impl<'a> Checkpoint<'a> {
             Self::Safetensors(_) => info.shape == shape,
             Self::Gguf(_) => inner(info.shape) == inner(shape),
         }
+    }
+
+    /// Whether a tensor has values of 16 bits of this dtype, as they lie in memory.
+    pub(super) fn has_halves(self, name: &str, dtype: DType) -> bool {
+        let info = self.get(name);
+        let element = info.map(|info| info.element);
+        matches!(
+            (element, dtype),
+            (Some(Element::Safetensors(Dtype::F16)), DType::F16)
+                | (Some(Element::Safetensors(Dtype::BF16)), DType::BF16)
+        )
     }
 
     /// Layout of a tensor of FP8 codes and its scales; `None` for other tensors.

@@ -92,7 +92,8 @@ impl ExpertsInFiles {
                 HostCodes::new(&read.codes, &read.scales, layout, at.slot.parts())?.into()
             }
             OnHost::Values(values) => {
-                let values = TensorData::new(values, [rows, columns]);
+                let (bytes, _, dtype) = values.into_parts();
+                let values = TensorData::from_bytes(bytes, [rows, columns], dtype);
                 values.convert_dtype(self.options.dtype).into()
             }
         })

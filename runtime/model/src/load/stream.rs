@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::fp8::Weight;
 use moebius::moe::switching::ExpertSource;
 use moebius::nn::takes_half_weights;
@@ -24,8 +24,8 @@ use crate::families::{Form, Part};
 pub(super) enum OnHost {
     /// FP8 codes and scales.
     Codes(Fp8Weight),
-    /// Values in f32.
-    Values(Vec<f32>),
+    /// Values in one row, in the dtype that the model computes in or in f32.
+    Values(TensorData),
 }
 
 /// The weights of a checkpoint on the host, loaded by options.
@@ -63,7 +63,7 @@ impl<'a> HostWeights<'a> {
         let round = self.options.round.filter(|_| self.computes_in_f32());
         match self.stored(at).or(round.map(Fp8Scheme::from)) {
             Some(scheme) => OnHost::Codes(stacked(scheme, [1, rows, columns])),
-            None => OnHost::Values(vec![0.0; rows * columns]),
+            None => OnHost::Values(in_one_row(vec![0.0; rows * columns])),
         }
     }
 
@@ -78,15 +78,62 @@ impl<'a> HostWeights<'a> {
         if let Some(scheme) = self.stored(at) {
             return Ok(OnHost::Codes(self.codes(at, of, scheme, read)?));
         }
+        let Some(by) = self.options.round.filter(|_| self.computes_in_f32()) else {
+            let values = self.floats(at, of, self.options.dtype, read)?;
+            return Ok(OnHost::Values(values));
+        };
         let [_, rows, columns] = self.extents(at);
-        let count = of.len();
+        let shape = [of.len(), rows, columns];
         let values = values_in(self.reader, self.plan, at, of, read)?;
-        Ok(
-            match self.options.round.filter(|_| self.computes_in_f32()) {
-                Some(by) => OnHost::Codes(rounded(&values, [count, rows, columns], by)?),
-                None => OnHost::Values(values),
-            },
-        )
+        Ok(OnHost::Codes(rounded(&values, shape, by)?))
+    }
+
+    /// Reads the values of the matrices `of` of a place, in one row: in `dtype` where that has 16 bits and all tensors of the place are stored
+    /// so, else in f32.
+    fn floats(
+        self,
+        at: Place,
+        of: Range<usize>,
+        dtype: DType,
+        read: &mut dyn FnMut(&str),
+    ) -> Result<TensorData, Error> {
+        let pieces = target(self.plan, at).pieces.iter();
+        let mut halves = pieces
+            .map(|piece| piece.form != Form::LessOne && self.reader.has_halves(&piece.name, dtype));
+        if halves.all(|halves| halves) {
+            return self.halves(at, of, dtype, read);
+        }
+        let values = values_in(self.reader, self.plan, at, of, read)?;
+        Ok(in_one_row(values))
+    }
+
+    /// Reads values of 16 bits without widening them.
+    fn halves(
+        self,
+        at: Place,
+        of: Range<usize>,
+        dtype: DType,
+        read: &mut dyn FnMut(&str),
+    ) -> Result<TensorData, Error> {
+        let [_, rows, columns] = self.extents(at);
+        let size = rows * columns;
+        let mut out = vec![[0_u8; 2]; of.len() * size];
+        for piece in &target(self.plan, at).pieces {
+            let taken = rows_in(piece, rows) * columns;
+            let mut bytes = vec![0; 2 * taken];
+            for [number, to] in matrices_of(piece, &of) {
+                let from = 2 * (number * taken + piece.skipped * columns);
+                self.reader
+                    .read_part(&piece.name, from as u64, &mut bytes)?;
+                let values = bytes.as_chunks::<2>().0;
+                let out = &mut out[to * size..][..size];
+                place(piece, values, out, [rows, columns]);
+                read(&piece.name);
+            }
+        }
+        let count = out.len();
+        let bytes = out.into_flattened();
+        Ok(TensorData::from_bytes_vec(bytes, [count], dtype))
     }
 
     /// Reads the codes of the matrices `of` of a place, whose tensors have this scheme.
@@ -150,8 +197,6 @@ impl<'a> WeightStream<'a> {
 
     fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
         let host = self.host();
-        let read = values(host.reader, host.plan, at, &mut |name| self.report(name));
-        let (values, shape) = read?;
         let narrow = self.options.narrow_embedding
             && matches!(at.slot, Slot::Embedding | Slot::Head)
             && host.computes_in_f32()
@@ -161,7 +206,9 @@ impl<'a> WeightStream<'a> {
         } else {
             self.options.dtype
         };
-        Ok(uploaded(values, &shape, (self.device, dtype)))
+        let [stack, ..] = host.extents(at);
+        let read = host.floats(at, 0..stack, dtype, &mut |name| self.report(name));
+        Ok(uploaded(read?, host.shape(at), (self.device, dtype)))
     }
 
     /// A weight as codes if the file has codes or values are rounded, else as values.
@@ -216,16 +263,9 @@ pub(super) fn values_in(
     let size = rows * columns;
     let mut out = vec![0.0; of.len() * size];
     for piece in pieces {
-        let experts = match piece.expert {
-            Some(expert) if of.contains(&expert) => expert..expert + 1,
-            Some(_) => continue,
-            None => of.clone(),
-        };
-        for expert in experts {
-            // A tensor of one expert has no other matrix.
-            let number = if piece.expert.is_some() { 0 } else { expert };
+        for [number, to] in matrices_of(piece, &of) {
             let values = matrix_of(reader, piece, number, [rows, columns])?;
-            let out = &mut out[(expert - of.start) * size..][..size];
+            let out = &mut out[to * size..][..size];
             place(piece, &values, out, [rows, columns]);
             if piece.form == Form::LessOne {
                 out.iter_mut().for_each(|value| *value += 1.0);
@@ -234,6 +274,24 @@ pub(super) fn values_in(
         }
     }
     Ok(out)
+}
+
+/// The matrices of a piece that are among the matrices `of` of its place: the number of each in the piece, and its place among these. A tensor of
+/// one expert has one matrix.
+fn matrices_of(piece: &Piece, of: &Range<usize>) -> impl Iterator<Item = [usize; 2]> + use<> {
+    let (own, first) = (piece.expert.is_some(), of.start);
+    let experts = match piece.expert {
+        Some(expert) if of.contains(&expert) => expert..expert + 1,
+        Some(_) => 0..0,
+        None => of.clone(),
+    };
+    experts.map(move |expert| [if own { 0 } else { expert }, expert - first])
+}
+
+/// Values in one row.
+fn in_one_row(values: Vec<f32>) -> TensorData {
+    let count = values.len();
+    TensorData::new(values, [count])
 }
 
 fn target(plan: &Plan, at: Place) -> &Target {
