@@ -193,7 +193,7 @@ pub const MOE: &[Case] = cases! {
     losses: uniform, collapse, as_pytorch, groups_and_masks, many_tokens, gradients_balance, weighted_sum,
         nothing_available, statistics;
     switching: same_bits_as_in_memory, fp8_same_bits_as_in_memory, fp8_refuses_wrong_input,
-        cold_experts_go_and_come_back, masks_and_empty_batches,
+        cold_experts_go_and_come_back, experts_of_a_source, masks_and_empty_batches,
         f16 = half(DType::F16), bf16 = half(DType::BF16), device_memory, refuses_wrong_input;
 };
 

@@ -5,7 +5,7 @@ use crate::moe_layer::supports;
 use crate::tensors::{floats, integers, mask, random, tensor};
 use burn::tensor::{DType, Tensor, TensorData};
 use moebius::fp8::{Activations, Fp8Conversion, Granularity};
-use moebius::moe::switching::{HostExpert, HostLayer, SwitchedExperts};
+use moebius::moe::switching::{ExpertSource, HostExpert, HostLayer, SwitchedExperts};
 use moebius::moe::{
     Activation, Capacity, ExpertChoiceConfig, ExpertKind, Experts, MoeConfig, MoeLayer,
     RouteConfig, RouterConfig, SharedExpertConfig,
@@ -15,6 +15,9 @@ use moebius_device::memory_in_use;
 use moebius_tests::gradients::{filled, with_values};
 use moebius_tests::refusal::assert_refused;
 use moebius_tests::target::Target;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 fn batch(target: &Target, [tokens, hidden]: [usize; 2], seed: u64) -> Tensor<2> {
     random(seed, [tokens, hidden], 1.5, &target.burn())
@@ -197,6 +200,89 @@ pub(crate) fn cold_experts_go_and_come_back(target: &Target) {
         assert_eq!(counted, [hits, misses, evictions], "{wanted:?}");
         assert_eq!(statistics.moved_bytes, misses * bytes);
     }
+}
+
+/// A source of experts that notes what it is told, and can't read one of them.
+#[derive(Debug)]
+struct Noted {
+    experts: Vec<HostExpert>,
+    lost: AtomicUsize,
+    read: Mutex<Vec<usize>>,
+    expected: Mutex<Vec<usize>>,
+}
+
+impl ExpertSource for Noted {
+    fn blank(&self) -> Result<HostExpert, Error> {
+        Ok(self.experts[0].clone())
+    }
+
+    fn read(&self, expert: usize) -> Result<HostExpert, Error> {
+        self.read.lock().unwrap().push(expert);
+        if expert == self.lost.load(Ordering::Relaxed) {
+            return Err(Error::unread(io::Error::other("the drive was taken out")));
+        }
+        Ok(self.experts[expert].clone())
+    }
+
+    fn expect(&self, experts: &[usize]) {
+        self.expected.lock().unwrap().extend(experts);
+    }
+
+    fn bytes_of_each(&self) -> u64 {
+        7
+    }
+}
+
+/// Checks that experts of a source are read when a batch needs them and not before, that the source hears of them first, and that one that can't
+/// be read, or isn't like the others, is an error of this batch alone.
+pub(crate) fn experts_of_a_source(target: &Target) {
+    let layer = one_hot_layer(target);
+    let device = target.burn();
+    let mut experts = HostLayer::read(layer.clone()).unwrap().experts;
+    experts[6].w_out = TensorData::new(vec![0.0f32; 8 * 15], [8, 15]).into();
+    let source = Arc::new(Noted {
+        experts,
+        lost: AtomicUsize::new(5),
+        read: Mutex::default(),
+        expected: Mutex::default(),
+    });
+    let taken = |notes: &Mutex<Vec<usize>>| std::mem::take(&mut *notes.lock().unwrap());
+    let host = HostLayer::in_files(layer.clone(), source.clone(), &device);
+    let budget = 3 * expert_bytes(layer.config());
+    let mut switched = host.switched(budget, &device).unwrap();
+    assert!(taken(&source.read).is_empty());
+    let right = |switched: &mut SwitchedExperts, wanted: &[usize]| {
+        let x = wanting(target, wanted);
+        let want = floats(layer.forward(x.clone()).unwrap().y);
+        let got = floats(switched.forward(x).unwrap().y);
+        target.assert_same_rows("of a source", &got, &want);
+    };
+    let steps: [(&[usize], &[usize]); 4] = [
+        (&[0, 1], &[0, 1]),
+        (&[1, 1], &[]),
+        (&[2], &[2]),
+        (&[0], &[0]),
+    ];
+    for (wanted, read) in steps {
+        right(&mut switched, wanted);
+        assert_eq!(taken(&source.read), read);
+        assert_eq!(taken(&source.expected), read);
+    }
+    // Expert 0 is on the device, and two tokens want expert 3.
+    switched
+        .expect(wanting(target, &[0, 4, 3, 3, 5]), 2)
+        .unwrap();
+    assert_eq!(taken(&source.expected), [3, 4]);
+    assert!(taken(&source.read).is_empty());
+
+    let said = assert_refused(ErrorKind::Read, switched.forward(wanting(target, &[5])));
+    assert!(said.contains("taken out"), "{said}");
+    assert_refused(ErrorKind::Shape, switched.forward(wanting(target, &[6])));
+    source.lost.store(8, Ordering::Relaxed);
+    right(&mut switched, &[5, 0, 2]);
+    let statistics = switched.cache().statistics();
+    assert!(statistics.misses >= 6, "{statistics:?}");
+    assert_eq!(statistics.read_bytes, 7 * statistics.misses);
 }
 
 pub(crate) fn masks_and_empty_batches(target: &Target) {
