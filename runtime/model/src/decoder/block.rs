@@ -130,8 +130,8 @@ impl Block {
         }
     }
 
-    /// Tells the files of experts which ones this layer is likely to need for x \[B · S, H\] as it is before the layer; does nothing where all
-    /// experts are in memory, or another thread computes with them.
+    /// Tells the files of experts which ones this layer is likely to need, by x \[B · S, H\] as it is before the experts of the layer before; does
+    /// nothing where all experts are in memory, or another thread computes with them.
     fn expect_experts(&self, x: &Tensor<2>) -> Result<(), moebius::Error> {
         match &self.feed_forward {
             FeedForward::Switched(mixture) => {
