@@ -14,11 +14,13 @@ use super::checkpoint::Checkpoint;
 use super::course::Course;
 use super::experts::ExpertsInFiles;
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target, scales_of};
-use super::placing::{add, common_scheme, decode_mxfp4, place, rounded, rows_in, stacked, upload};
+use super::placing::{
+    add, common_scheme, decode_mxfp4, is_whole, place, rounded, rows_in, stacked, upload,
+};
 use super::{ExpertsFrom, LoadOptions, ModelFiles, Progress};
 use crate::decoder::{Place, Slot, Weights, floating, uploaded};
 use crate::error::Error;
-use crate::families::{Form, Part};
+use crate::families::Form;
 
 /// Weights as they are loaded, on the host.
 pub(super) enum OnHost {
@@ -253,8 +255,7 @@ pub(super) fn values_in(
     let Target { shape, pieces } = target(plan, at);
     let [stack, rows, columns] = at.slot.extents(shape);
     if let ([piece], true) = (&pieces[..], of.len() == stack) {
-        let plain = piece.form == Form::Plain && piece.part == Part::Whole;
-        if plain && piece.fp8.is_none() && piece.expert.is_none() {
+        if is_whole(piece) && piece.fp8.is_none() && piece.expert.is_none() {
             let values = reader.read_f32(&piece.name)?;
             read(&piece.name);
             return Ok(values);
