@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use moebius::fp8::{Fp8Format, Granularity, ScaleRule};
-use moebius_model::load::{ModelFiles, Progress};
+use moebius_model::load::ModelFiles;
 use moebius_model::{GgufOptions, GgufReport, GgufTypes, save_gguf};
 use moebius_text::{ChatTemplate, Files};
 use moebius_weights::SHARD_BYTES;
@@ -15,7 +15,8 @@ use crate::args::ConvertArgs;
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::hub::located;
-use crate::screen::{DIM, GOOD, Outcome, Screen, Table, one_line};
+use crate::published::shown;
+use crate::screen::{DIM, GOOD, Outcome, Screen, Table};
 
 /// Writes the model as a GGUF file with matrices of these types.
 pub(crate) fn to_gguf(
@@ -43,15 +44,9 @@ pub(crate) fn to_gguf(
     let (model, out) = (args.model.display(), args.out.display());
     let name = types.name();
     screen.heading(&format!("Converting {model} to {out} · GGUF {name}"))?;
-    let bar = screen.bytes("weights");
-    let mut say = |progress: Progress<'_>| {
-        bar.set_length(progress.bytes);
-        bar.set_message(one_line(progress.tensor));
-        bar.set_position(progress.read);
-    };
-    let report = save_gguf(&files, options, &args.out, &mut say);
-    bar.finish_and_clear();
-    let report = report?;
+    let report = shown(screen, |progress| {
+        save_gguf(&files, options, &args.out, progress)
+    })?;
     let about = fs::metadata(&args.out).map_err(CliError::read(&out))?;
     told(args, (name, &report), [before, about.len()], screen)
 }
