@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, Tensor};
 use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius::moe::LossWeights;
 use moebius_weights::Unfit;
@@ -14,6 +14,9 @@ use crate::error::Error;
 
 /// Learning rate of the last step, as a share of the peak.
 const LAST_RATE: f64 = 0.1;
+
+/// Tokens of the largest step of several batches: their numbers are made on the host at once.
+const MOST_TOKENS: usize = 1 << 28;
 
 /// Precision that products are computed in. Parameters, embeddings, norms, routers, shared experts and the head are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,11 +47,28 @@ impl Precision {
     }
 }
 
+/// The course of the learning rate after its rise to the peak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// Half a cosine, down to a tenth of the peak after the last step.
+    #[default]
+    Cosine,
+    /// A line, down to a tenth of the peak after the last step.
+    Linear,
+    /// The peak until the last step.
+    Constant,
+}
+
 /// Configuration of a training, which is repeatable from it, the text and the subject.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainConfig {
-    /// Sequences per step.
+    /// Sequences that are computed together.
     pub batch: usize,
+    /// Number of batches in a step, computed one after the other, whose mean gradient the step follows: the memory of one batch, and the
+    /// gradient of the cross entropy of all of them together. Balance losses are means over the batches.
+    #[serde(default = "one")]
+    pub accumulate: usize,
     /// Tokens per sequence.
     pub sequence: usize,
     /// Number of steps in all.
@@ -57,6 +77,9 @@ pub struct TrainConfig {
     pub warm_up: usize,
     /// Peak of the learning rate.
     pub learning_rate: f32,
+    /// Course of the learning rate after its rise to the peak.
+    #[serde(default)]
+    pub schedule: Schedule,
     /// Weight decay of AdamW.
     pub weight_decay: f32,
     /// Largest norm of the gradient over all parameters; a longer one is scaled down.
@@ -75,6 +98,11 @@ pub struct TrainConfig {
     pub seed: u64,
 }
 
+/// Batches in a step of checkpoints that were written before there could be several.
+fn one() -> usize {
+    1
+}
+
 /// Loss scaling of checkpoints that were written before it existed.
 fn off() -> LossScaling {
     LossScaling::Off
@@ -85,10 +113,12 @@ impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             batch: 16,
+            accumulate: 1,
             sequence: 64,
             steps: 300,
             warm_up: 20,
             learning_rate: 0.007,
+            schedule: Schedule::Cosine,
             weight_decay: 0.01,
             clip_norm: 1.0,
             balance: 0.01,
@@ -118,23 +148,29 @@ impl TrainConfig {
         self
     }
 
+    /// Sequences per step.
+    pub fn sequences(&self) -> usize {
+        self.batch * self.accumulate
+    }
+
     /// Tokens per step.
     pub fn tokens(&self) -> usize {
-        self.batch * self.sequence
+        self.sequences() * self.sequence
     }
 
     /// Floating-point operations of a step's products: two for each multiply-add with weights and of attention in the forward pass, and
     /// twice as many in the backward pass.
     pub fn step_flops(&self, spec: &ModelSpec) -> f64 {
         // Computed as floats, because the sizes may be unchecked and their product may overflow.
-        let [batch, sequence] = [self.batch, self.sequence].map(|size| size as f64);
+        let [batch, accumulate, sequence] =
+            [self.batch, self.accumulate, self.sequence].map(|size| size as f64);
         let scores = |layer: &LayerSpec| {
             layer.attention().map_or(0.0, |of| {
                 of.heads as f64 * (of.head_dim as f64 + of.value_dim as f64) * sequence
             })
         };
         let attention: f64 = spec.layers.iter().map(scores).sum();
-        6.0 * batch * sequence * (spec.active_parameters() + attention)
+        6.0 * accumulate * batch * sequence * (spec.active_parameters() + attention)
     }
 
     /// Weights of the layers' auxiliary losses relative to the cross entropy.
@@ -146,7 +182,15 @@ impl TrainConfig {
         }
     }
 
-    /// Learning rate of step `step`, counted from 0: a linear warm-up, then half a cosine down to a tenth of the peak.
+    /// The share \[1\] of a batch's mean in the mean of all batches of a step.
+    pub(crate) fn share(&self, of_batch: Tensor<1>) -> Tensor<1> {
+        match self.accumulate {
+            1 => of_batch,
+            batches => of_batch.div_scalar(batches as f64),
+        }
+    }
+
+    /// Learning rate of step `step`, counted from 0: a linear warm-up, then the schedule.
     pub fn rate(&self, step: usize) -> f64 {
         let peak = f64::from(self.learning_rate);
         if step < self.warm_up {
@@ -154,7 +198,11 @@ impl TrainConfig {
         }
         let falling = self.steps.saturating_sub(self.warm_up).max(1);
         let done = ((step - self.warm_up) as f64 / falling as f64).min(1.0);
-        let share = 0.5 * (1.0 + (PI * done).cos());
+        let share = match self.schedule {
+            Schedule::Cosine => 0.5 * (1.0 + (PI * done).cos()),
+            Schedule::Linear => 1.0 - done,
+            Schedule::Constant => 1.0,
+        };
         peak * (LAST_RATE + (1.0 - LAST_RATE) * share)
     }
 
@@ -166,12 +214,20 @@ impl TrainConfig {
         self.loss_scaling.validate()?;
         let sizes = [
             ("batch", self.batch),
+            ("accumulate", self.accumulate),
             ("sequence", self.sequence),
             ("steps", self.steps),
         ];
         for (what, size) in sizes {
             Error::check(size > 0, what, "at least 1", size)?;
         }
+        let tokens = self.batch.checked_mul(self.sequence);
+        let tokens = tokens.and_then(|tokens| tokens.checked_mul(self.accumulate));
+        let fits = tokens.is_some_and(|tokens| tokens <= MOST_TOKENS);
+        let expected = format!("at most {MOST_TOKENS} tokens in a step");
+        // A batch that is too large by itself is refused as a batch.
+        let one = self.accumulate == 1;
+        Error::check(one || fits, "accumulate", expected, self.accumulate)?;
         Error::check_positive("learning rate", self.learning_rate)?;
         Error::check_positive("clipping norm", self.clip_norm)?;
         Error::check_not_negative("weight decay", self.weight_decay)?;

@@ -23,6 +23,7 @@
 //! # }
 //! ```
 
+mod accumulate;
 mod bytes;
 mod checkpoint;
 mod classifier;
@@ -49,7 +50,7 @@ pub use checkpoint::Checkpoint;
 pub use classifier::{
     Classifier, ClassifierConfig, ClassifierTrainer, Prediction, Progress, Samples,
 };
-pub use config::{Precision, Subject, TrainConfig};
+pub use config::{Precision, Schedule, Subject, TrainConfig};
 pub use error::{CheckpointError, Error, Misfits, NoRoom, NoRoomToTrain};
 pub use gguf_types::{GGUF_TYPES, GgufTypes};
 pub use load::placing::upload;

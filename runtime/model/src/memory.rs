@@ -17,12 +17,14 @@ pub struct Savings {
     pub offloads: bool,
 }
 
-/// The memory that a step of a training takes: an estimate, for products in f32. All figures are bytes.
+/// The memory that a step of a training takes: an estimate, for products in f32. All figures are bytes. In a step of several batches the sum
+/// of their gradients is there, too, until the optimizer updates.
 ///
 /// | when | beside weights and moments |
 /// |---|---|
 /// | the backward pass begins | what layers keep, and what the head computes from the logits |
 /// | it is in a layer | what layers keep or the gradients that there are, and what the layer's backward pass computes |
+/// | gradients of a batch are added | gradients, and the largest parameter's sum |
 /// | the optimizer updates | gradients or new weights, and what the largest parameter's update computes |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TrainMemory {
@@ -45,10 +47,8 @@ impl TrainMemory {
         let tokens = (config.batch as u64).saturating_mul(config.sequence as u64);
         let bytes = |of_token: usize| (4 * of_token as u64).saturating_mul(tokens);
         let of_layers = |values: &dyn Fn(&LayerSpec) -> usize| -> Vec<u64> {
-            spec.layers
-                .iter()
-                .map(|layer| bytes(values(layer)))
-                .collect()
+            let layers = spec.layers.iter();
+            layers.map(|layer| bytes(values(layer))).collect()
         };
         let most =
             |values: &dyn Fn(&LayerSpec) -> usize| of_layers(values).into_iter().max().unwrap_or(0);
@@ -79,16 +79,18 @@ impl TrainMemory {
         // The input of the norm, what it divides, and its output; the exponents of the softmax and two gradients of their size.
         let head = bytes(3 * hidden + 3 * spec.vocabulary);
         let of_layer = if savings.recomputes { layer } else { 0 };
-        let phases = [
+        let sum = if config.accumulate > 1 { weights } else { 0 };
+        let largest = largest(spec);
+        let of_batch = [
             waiting.saturating_add(head),
             of_layer
                 .saturating_add(waiting.max(weights))
                 .saturating_add(passing),
-            weights.saturating_add(largest(spec).saturating_mul(2)),
+            weights.saturating_add(largest),
         ];
-        let most = phases
-            .into_iter()
-            .fold(spare, |most, phase| most.max(spare.saturating_add(phase)));
+        let of_batch = of_batch.into_iter().fold(0, u64::max).saturating_add(sum);
+        let of_update = weights.saturating_add(largest.saturating_mul(2));
+        let most = of_batch.max(of_update).saturating_add(spare);
         Self {
             weights,
             moments,

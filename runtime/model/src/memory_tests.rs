@@ -38,6 +38,19 @@ fn savings_take_less() {
     assert!(resident.peak - again.peak > resident.kept / 2);
 }
 
+/// The sum of the batches' gradients is beside all that a batch takes.
+#[test]
+fn batches_after_one_another_take_one_more_gradient() {
+    let of = |accumulate| TrainConfig {
+        accumulate,
+        ..TrainConfig::default()
+    };
+    let one = memory(&of(1), Savings::default());
+    let [two, eight] = [2, 8].map(|batches| memory(&of(batches), Savings::default()));
+    assert_eq!(two.peak - one.peak, one.weights);
+    assert_eq!(eight, two);
+}
+
 /// With few tokens the optimizer has the most: old weights, new ones or gradients, and moments.
 #[test]
 fn few_tokens_leave_weights_gradients_and_moments() {

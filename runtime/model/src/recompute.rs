@@ -11,24 +11,14 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Gradients, Int, Tensor};
 use moebius::fp8::training::LossScaling;
 use moebius::in_span;
-use moebius::moe::{LossWeights, RouterConfig, Routing};
+use moebius::moe::{RouterConfig, Routing};
 use tracing::trace_span;
 
+use crate::accumulate::Computed;
 use crate::config::TrainConfig;
 use crate::decoder::{FeedForwardSpec, LayerSpec, Model, ModelSpec};
 use crate::error::Error;
 use crate::perplexity::cross_entropy;
-
-/// What a step computes before it updates parameters.
-pub(crate) struct Computed {
-    /// Mean cross entropy \[1\].
-    pub(crate) loss: Tensor<1>,
-    /// Weighted auxiliary losses of all layers \[1\].
-    pub(crate) extra: Tensor<1>,
-    /// Slots of each expert \[E\], for every layer that has experts.
-    pub(crate) loads: Vec<Tensor<1, Int>>,
-    pub(crate) gradients: GradientsParams,
-}
 
 /// Checks that layers give the same when they are computed twice in a training step.
 ///
@@ -64,8 +54,8 @@ fn is_steady(layer: &LayerSpec) -> bool {
     }
 }
 
-/// Computes the gradients of the mean cross entropy of `targets` \[B, S\] after `tokens` \[B, S\], at least one, and of the auxiliary losses with
-/// these weights.
+/// Computes the gradients of a batch's share in a step of `config`: in the mean cross entropy of `targets` \[B, S\] after `tokens` \[B, S\], at
+/// least one, and in the weighted auxiliary losses.
 ///
 /// The first pass records each layer, too, and forgets it: a pass that records nothing sums in other orders on some devices.
 ///
@@ -74,10 +64,12 @@ fn is_steady(layer: &LayerSpec) -> bool {
 pub(crate) fn computed(
     model: &Model,
     [tokens, targets]: [Tensor<2, Int>; 2],
-    weights: &LossWeights,
+    config: &TrainConfig,
 ) -> Result<Computed, Error> {
-    let parts = model.parts(&tokens)?;
-    let weighted = |routing: &Routing| Ok::<_, Error>(routing.losses(1)?.weighted(weights));
+    let (parts, weights) = (model.parts(&tokens)?, config.losses());
+    let weighted = |routing: &Routing| Ok::<_, Error>(routing.losses(1)?.weighted(&weights));
+    // Gradients begin at the share, as those of all layers at once do.
+    let shared = |routing: &Routing| Ok::<_, Error>(config.share(weighted(routing)?));
     let embedded = parts.embedded(tokens)?;
     let mut extra = Tensor::zeros([1], &embedded.device().inner());
     let (mut inputs, mut loads, mut last_mixture) = (Vec::new(), Vec::new(), None);
@@ -96,7 +88,7 @@ pub(crate) fn computed(
     }
     let mut gradients = GradientsParams::new();
     let input = leaf(x);
-    let loss = cross_entropy(parts.logits(input.clone())?, targets);
+    let loss = config.share(cross_entropy(parts.logits(input.clone())?, targets));
     let mut along = backward(&loss, &input, model, &mut gradients);
     drop(input);
     for (number, x) in inputs.into_iter().enumerate().rev() {
@@ -104,8 +96,8 @@ pub(crate) fn computed(
         let (y, routing) = parts.layer(number, input.clone())?;
         let through = through(y, along);
         let whole = match routing {
-            Some(routing) if last_mixture == Some(number) => through + weighted(&routing)?,
-            Some(routing) => weighted(&routing)? + through,
+            Some(routing) if last_mixture == Some(number) => through + shared(&routing)?,
+            Some(routing) => shared(&routing)? + through,
             None => through,
         };
         along = backward(&whole, &input, &model.blocks[number], &mut gradients);
@@ -113,9 +105,10 @@ pub(crate) fn computed(
     add(through(embedded, along).backward(), model, &mut gradients);
     Ok(Computed {
         loss: loss.inner(),
-        extra,
+        extra: config.share(extra),
         loads,
         gradients,
+        finite: None,
     })
 }
 

@@ -3,11 +3,12 @@
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use moebius::fp8::training::{self, LossScaler, LossScaling, MomentStore, StepGuard};
+use moebius::fp8::training::{self, Finite, LossScaler, LossScaling, MomentStore, StepGuard};
 use moebius::in_span;
 use moebius::moe::Routing;
 use tracing::trace_span;
 
+use crate::accumulate::{Computed, Sum};
 use crate::bytes::batch_of;
 use crate::checkpoint::{self, Checkpoint, Progress};
 use crate::config::{Subject, TrainConfig};
@@ -17,7 +18,7 @@ use crate::load::{self, LoadOptions, ModelFiles};
 use crate::optimizer::{adam, check_readable, check_record, clip, parameters};
 use crate::perplexity::{Perplexity, Windows, cross_entropy};
 use crate::random::Random;
-use crate::recompute::{self, Computed};
+use crate::recompute;
 use crate::report::{Fp8Report, Report, Window};
 
 /// A model being trained on a text: the small decoder over bytes, or a published model with its own or with drawn weights.
@@ -226,7 +227,8 @@ impl Trainer {
         self.progress.first_loss
     }
 
-    /// Trains on one batch, without reading anything back, so an accelerator never waits for the host, unless moments are kept elsewhere.
+    /// Trains on the batches of one step, without reading anything back, so an accelerator never waits for the host, unless moments are kept
+    /// elsewhere.
     ///
     /// # Errors
     /// [`Error::Moebius`] when the device can't run a layer, and as [`StepGuard::settle`] when moments are kept elsewhere.
@@ -238,33 +240,38 @@ impl Trainer {
         // What a layer draws on the device depends on the number of the step, not on earlier draws.
         self.device
             .seed(Random::new(&[self.config.seed, step as u64]).next());
-        let Computed {
-            loss,
-            extra,
-            loads,
-            gradients,
-        } = if self.recomputes {
-            let (batch, losses) = (self.batch(step), self.config.losses());
-            let layers = || recompute::computed(&self.model, batch, &losses);
-            in_span(trace_span!("layers"), &device, layers)?
-        } else {
-            self.at_once(step)?
-        };
+        let mut sum = Sum::new();
+        for batch in self.batches(step) {
+            let computed = if self.recomputes {
+                let layers = || recompute::computed(&self.model, batch, &self.config);
+                in_span(trace_span!("layers"), &device, layers)?
+            } else {
+                self.at_once(batch)?
+            };
+            sum.add(&self.model, computed);
+        }
+        let sum = sum.finish();
+        let computed = sum.unwrap_or_else(|| unreachable!("a step has a batch"));
+        if let (Some(scaled), Some(finite)) = (&self.scaled, &computed.finite) {
+            scaled.guard.set(finite);
+            scaled.scaler.update(finite);
+        }
         let update = || {
-            let gradients = clip(&self.model, gradients, self.config.clip_norm);
+            let gradients = clip(&self.model, computed.gradients, self.config.clip_norm);
             let rate = self.config.rate(step);
             self.model = self.optimizer.step(rate, self.model.clone(), gradients);
             self.guard.settle()
         };
         in_span(trace_span!("optimizer"), &device, update)?;
-        self.window.add(loss, extra, loads);
+        self.window
+            .add(computed.loss, computed.extra, computed.loads);
         self.progress.step += 1;
         Ok(())
     }
 
-    /// Computes a step by one forward and one backward pass over all layers.
-    fn at_once(&mut self, step: usize) -> Result<Computed, Error> {
-        let (device, [tokens, targets]) = (self.device.clone(), self.batch(step));
+    /// Computes a batch by one forward and one backward pass over all layers.
+    fn at_once(&self, [tokens, targets]: [Tensor<2, Int>; 2]) -> Result<Computed, Error> {
+        let device = self.device.clone();
         let forward = || {
             let output = self.model.forward(tokens)?;
             let [count, sequence, words] = output.logits.dims();
@@ -276,35 +283,37 @@ impl Trainer {
         for routing in &routing {
             extra = extra + routing.losses(1)?.weighted(&self.config.losses());
         }
+        let [loss, extra] = [loss, extra].map(|loss| self.config.share(loss));
         let whole = loss.clone() + extra.clone();
         let backward = || self.backward(whole);
-        let gradients = in_span(trace_span!("backward"), &device, backward);
+        let (gradients, finite) = in_span(trace_span!("backward"), &device, backward);
         let loads = routing.iter().map(Routing::load);
         Ok(Computed {
             loss,
             extra,
             loads: loads.collect::<Result<_, _>>()?,
             gradients,
+            finite,
         })
     }
 
-    /// The gradients of a loss. With loss scaling, the guard makes the optimizer's next step apply or skip them.
-    fn backward(&mut self, loss: Tensor<1>) -> GradientsParams {
-        let Some(scaled) = &mut self.scaled else {
+    /// The gradients of a loss, and with loss scaling whether they are finite.
+    fn backward(&self, loss: Tensor<1>) -> (GradientsParams, Option<Finite>) {
+        let Some(scaled) = &self.scaled else {
             let gradients = loss.backward();
             training::update(&self.model, &gradients, None);
-            return GradientsParams::from_grads(gradients, &self.model);
+            return (GradientsParams::from_grads(gradients, &self.model), None);
         };
         let mut gradients = scaled.scaler.scale(loss).backward();
         let finite = scaled.scaler.unscale(&mut gradients, &self.model);
         training::update(&self.model, &gradients, Some(&finite));
-        scaled.guard.set(&finite);
-        scaled.scaler.update(&finite);
-        GradientsParams::from_grads(gradients, &self.model)
+        let gradients = GradientsParams::from_grads(gradients, &self.model);
+        (gradients, Some(finite))
     }
 
-    /// The tokens of a step and those that follow them, each \[B, S\].
-    fn batch(&self, step: usize) -> [Tensor<2, Int>; 2] {
+    /// The tokens of each batch of a step and those that follow them, each \[B, S\]. The batches are those sequences, in order, that one
+    /// larger batch would have.
+    fn batches(&self, step: usize) -> Vec<[Tensor<2, Int>; 2]> {
         let TrainConfig {
             batch: count,
             sequence,
@@ -312,12 +321,19 @@ impl Trainer {
             ..
         } = self.config;
         let number = |&id: &u32| id as i32;
-        let batch = batch_of(&self.ids, number, seed, step, [count, sequence]);
-        let batch = batch.unwrap_or_else(|| unreachable!("the text was found to be long enough"));
-        [batch.inputs, batch.targets].map(|ids| {
-            let data = TensorData::new(ids, [count, sequence]);
+        let all = [self.config.sequences(), sequence];
+        let all = batch_of(&self.ids, number, seed, step, all);
+        let all = all.unwrap_or_else(|| unreachable!("the text was found to be long enough"));
+        let size = count * sequence;
+        let of = |ids: &[i32]| {
+            let data = TensorData::new(ids.to_vec(), [count, sequence]);
             Tensor::from_data(data, &self.device)
-        })
+        };
+        let batches = all.inputs.chunks_exact(size);
+        let batches = batches.zip(all.targets.chunks_exact(size));
+        batches
+            .map(|(inputs, targets)| [of(inputs), of(targets)])
+            .collect()
     }
 
     /// Reports the steps since the last report; during a training, only this waits for the device.

@@ -15,8 +15,8 @@ use moebius_model::decoder::{Drawn, Model, Slot, Values};
 use moebius_model::families::describe;
 use moebius_model::load::{LoadOptions, ModelFiles};
 use moebius_model::{
-    Beside, Checkpoint, Error, Precision, TrainConfig, Trainer, Upcycling, Windows, save, spread,
-    upcycle,
+    Beside, Checkpoint, Error, Precision, Schedule, TrainConfig, Trainer, Upcycling, Windows, save,
+    spread, upcycle,
 };
 use serde_json::Value;
 
@@ -127,7 +127,11 @@ fn a_resumed_training_repeats_the_uninterrupted_one_bit_for_bit() {
     for case in folders() {
         let files = ModelFiles::open(&case).unwrap();
         for precision in [Precision::F32, Precision::Fp8(Fp8Recipe::delayed())] {
-            let config = quick(4).with_precision(precision);
+            let config = TrainConfig {
+                accumulate: 2,
+                schedule: Schedule::Linear,
+                ..quick(4).with_precision(precision)
+            };
             let run = |trainer: &mut Trainer, steps: usize| {
                 (0..steps).for_each(|_| trainer.step().unwrap());
                 trainer.report().unwrap()
@@ -176,6 +180,48 @@ fn a_checkpoint_of_another_model_is_refused() {
     for other in [resume(&qwen, 400), resume(&olmoe, 401)] {
         let error = other.err().unwrap().to_string();
         assert!(error.contains("another training"), "{error}");
+    }
+}
+
+/// Two batches of two sequences are those four that one batch would have, and give the same gradient.
+#[test]
+fn accumulated_batches_learn_what_one_large_batch_learns() {
+    // Balance losses are means over the batches, so they are left out.
+    let config = |batch, accumulate| TrainConfig {
+        batch,
+        accumulate,
+        balance: 0.0,
+        z: 0.0,
+        ..quick(5)
+    };
+    for name in ["decoder_llama", "decoder_olmoe"] {
+        let files = ModelFiles::open(&cases().join(name)).unwrap();
+        let run = |config| {
+            let mut trainer = load_trainer(config, &files);
+            (0..5).for_each(|_| trainer.step().unwrap());
+            let report = trainer.report().unwrap();
+            let slots: Vec<u64> = report
+                .layers
+                .iter()
+                .flat_map(|of| of.counts.clone())
+                .collect();
+            (report.losses, slots, values(&trainer))
+        };
+        let (large, slots, weights) = run(config(4, 1));
+        let (parts, of_parts, other) = run(config(2, 2));
+        for (large, parts) in large.iter().zip(&parts) {
+            assert!(
+                (large - parts).abs() < 1e-4 * large,
+                "{name}: {large} {parts}"
+            );
+        }
+        assert_eq!(slots.iter().sum::<u64>(), of_parts.iter().sum::<u64>());
+        let pairs = weights.iter().flatten().zip(other.iter().flatten());
+        let furthest = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        // Five steps of at most 0.003 each; a step along the gradient of half of the sequences would be as far.
+        assert!(furthest < 1e-3, "{name}: {furthest}");
+        let (half, _, _) = run(config(2, 1));
+        assert_ne!(half, parts, "{name}");
     }
 }
 

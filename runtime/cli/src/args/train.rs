@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius_benches::options::{Named, named, positive};
-use moebius_model::{Precision, TrainMemory};
+use moebius_model::{Precision, Schedule, TrainMemory};
 
 use super::{DeviceArgs, TraceArgs};
 
@@ -27,6 +27,21 @@ fn precisions() -> [Named<Precision>; 3] {
     ]
 }
 
+/// The courses of the learning rate, by name.
+const SCHEDULES: [Named<Schedule>; 3] = [
+    (
+        "cosine",
+        "Half a cosine, down to a tenth of the peak",
+        Schedule::Cosine,
+    ),
+    (
+        "linear",
+        "A line, down to a tenth of the peak",
+        Schedule::Linear,
+    ),
+    ("constant", "The peak until the end", Schedule::Constant),
+];
+
 /// `train`.
 ///
 /// A number that is left out is the default's, or with `--resume` the checkpoint's.
@@ -43,6 +58,9 @@ pub(crate) struct TrainArgs {
     /// Sequences in a step [default: 16, with --model 4].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) batch: Option<usize>,
+    /// Batches in a step, one after the other: the mean gradient of all in the memory of one [default: 1].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) accumulate: Option<usize>,
     /// Bytes in a sequence, with --model tokens [default: 64, with --model 128].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) seq: Option<usize>,
@@ -69,6 +87,12 @@ pub(crate) struct TrainArgs {
     /// Peak of the learning rate [default: 0.007, with --model 0.0001].
     #[arg(long, value_name = "R")]
     pub(crate) learning_rate: Option<f32>,
+    /// How the learning rate goes on after its peak [default: cosine].
+    #[arg(long, value_name = "S", value_parser = named(SCHEDULES))]
+    pub(crate) schedule: Option<Schedule>,
+    /// Steps in which the learning rate rises to its peak [default: 20].
+    #[arg(long, value_name = "N")]
+    pub(crate) warm_up: Option<usize>,
     /// Decides the first weights and the batches [default: 0].
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -122,6 +146,9 @@ pub(crate) struct PublishedArgs {
     /// Tokens at the end of the text that are not learnt from: perplexity is measured on them [default: 2048].
     #[arg(long, value_name = "N", requires = "model")]
     pub(crate) held_out: Option<usize>,
+    /// Steps between two measurements of perplexity on the tokens that are held out; none are made during the training without this.
+    #[arg(long, value_name = "N", requires = "model", value_parser = positive)]
+    pub(crate) evaluate_every: Option<usize>,
     /// Share of a weight that a step at a rate of 1 would take away [default: 0.01].
     #[arg(long, value_name = "W", requires = "model")]
     pub(crate) weight_decay: Option<f32>,
@@ -139,6 +166,7 @@ Examples:
   moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --offload-optimizer host
+  moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --accumulate 8 --schedule linear --evaluate-every 50
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --precision fp8-delayed --checkpoint run
   moebius train --model new --from-scratch --paragraphs --steps 2000 --learning-rate 0.003 --out trained
 

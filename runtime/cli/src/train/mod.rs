@@ -46,7 +46,7 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
         None => Trainer::new(config, subject, ids, &device)?,
     };
     title(name, &trainer, screen)?;
-    let run = steps(args, &mut trainer, screen)?;
+    let run = steps(args, &mut trainer, None, screen)?;
     let fell = run.say(args, &trainer, screen)?;
     screen.object(&run.object(args, name, &trainer))?;
     Ok(Outcome::of(fell))
@@ -81,7 +81,7 @@ fn title(device: Device, trainer: &Trainer, screen: &mut Screen) -> Result<(), C
             sizes.top_k,
             trainer.parameters(),
             config.steps,
-            config.batch,
+            sequences(config),
             config.sequence,
         );
         screen.heading(&title)?;
@@ -151,6 +151,8 @@ fn checkpoint(args: &TrainArgs) -> Result<Option<Checkpoint>, CliError> {
 fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
     let numbers = [
         (&mut config.batch, args.batch),
+        (&mut config.accumulate, args.accumulate),
+        (&mut config.warm_up, args.warm_up),
         (&mut config.sequence, args.seq),
         (&mut config.steps, args.steps),
     ];
@@ -161,6 +163,7 @@ fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
         config = config.with_precision(precision);
     }
     config.loss_scaling = args.loss_scale.unwrap_or(config.loss_scaling);
+    config.schedule = args.schedule.unwrap_or(config.schedule);
     config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
     config.weight_decay = args.published.weight_decay.unwrap_or(config.weight_decay);
     config.seed = args.seed.unwrap_or(config.seed);
@@ -197,6 +200,14 @@ fn check_memory(
     Ok(checked.map_err(moebius_model::Error::from)?)
 }
 
+/// The sequences of a step in a title.
+fn sequences(config: &TrainConfig) -> String {
+    match config.accumulate {
+        1 => config.batch.to_string(),
+        batches => format!("{batches} × {}", config.batch),
+    }
+}
+
 /// Writes the step after which a resumed training continues.
 fn goes_on(trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
     match trainer.steps_done() {
@@ -205,8 +216,16 @@ fn goes_on(trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
     }
 }
 
-/// Trains until the last step or the one to stop at, and writes checkpoints if asked for.
-fn steps(args: &TrainArgs, trainer: &mut Trainer, screen: &mut Screen) -> Result<Run, CliError> {
+/// Function that measures a model during its training.
+type Evaluate<'a> = dyn Fn(&Trainer, &mut Screen) -> Result<(), CliError> + 'a;
+
+/// Trains until the last step or the one to stop at, measures the model after every so many steps, and writes checkpoints if asked for.
+fn steps(
+    args: &TrainArgs,
+    trainer: &mut Trainer,
+    evaluate: Option<(usize, &Evaluate<'_>)>,
+    screen: &mut Screen,
+) -> Result<Run, CliError> {
     if let Some(place) = &args.offload_optimizer {
         trainer.keep_moments_in(moments(place)?);
     }
@@ -223,7 +242,10 @@ fn steps(args: &TrainArgs, trainer: &mut Trainer, screen: &mut Screen) -> Result
         bar.inc(1);
         let step = trainer.steps_done();
         let ends = trainer.is_finished() || Some(step) == stop;
-        if !ends && !step.is_multiple_of(args.every) {
+        let due = |(every, _): &(usize, &Evaluate<'_>)| step.is_multiple_of(*every);
+        // The end of a training is measured by its caller.
+        let evaluate = evaluate.filter(|of| due(of) && !trainer.is_finished());
+        if !ends && !step.is_multiple_of(args.every) && evaluate.is_none() {
             continue;
         }
         let report = trainer.report()?;
@@ -232,6 +254,9 @@ fn steps(args: &TrainArgs, trainer: &mut Trainer, screen: &mut Screen) -> Result
         if let Some(folder) = &args.checkpoint {
             let written = trainer.checkpoint()?.write(folder);
             written.map_err(moebius_model::Error::from)?;
+        }
+        if let Some((_, evaluate)) = evaluate {
+            bar.suspend(|| evaluate(trainer, screen))?;
         }
         seconds += report.seconds;
         last = Some(report);

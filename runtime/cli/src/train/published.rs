@@ -12,7 +12,7 @@ use moebius_text::Tokenizer;
 use moebius_weights::python_json;
 use serde_json::{Value, json};
 
-use super::{Course, check_memory, goes_on, precision, steps, text};
+use super::{Course, Evaluate, check_memory, goes_on, precision, sequences, steps, text};
 use crate::args::TrainArgs;
 use crate::error::CliError;
 use crate::hub::located;
@@ -39,6 +39,16 @@ pub(super) fn run(
     check_target(out)?;
     let source = Source::read(args, &located(model)?)?;
     let (learnt, held_out) = source.parts(args.published.held_out.unwrap_or(HELD_OUT));
+    if args.published.evaluate_every.is_some() && held_out.len() < 2 {
+        let message = format!(
+            "--evaluate-every: expected 2 tokens held out, got {}",
+            held_out.len()
+        );
+        return Err(CliError::usage(
+            message,
+            Some("--held-out N holds some out"),
+        ));
+    }
     let course = Course::read(args, TrainConfig::fine_tuning(), |_| {
         Subject::from(source.spec())
     })?;
@@ -49,7 +59,10 @@ pub(super) fn run(
     let mut trainer = source.trainer(course, learnt.to_vec(), &device, screen)?;
     title(name, (&source, &trainer), screen)?;
     let before = judged("before", (&source, &trainer), held_out, screen)?;
-    let run = steps(args, &mut trainer, screen)?;
+    let evaluate = |trainer: &Trainer, screen: &mut Screen| evaluated(trainer, held_out, screen);
+    let every = args.published.evaluate_every;
+    let evaluate = every.map(|every| (every, &evaluate as &Evaluate<'_>));
+    let run = steps(args, &mut trainer, evaluate, screen)?;
     let after = judged("after", (&source, &trainer), held_out, screen)?;
     let ended = trainer.is_finished() || args.checkpoint.is_none();
     let folder = ended.then(|| source.save(&trainer, out)).transpose()?;
@@ -90,7 +103,7 @@ fn title(
         trainer.parameters(),
         source.origin(),
         config.steps,
-        config.batch,
+        sequences(config),
         config.sequence,
     );
     screen.heading(&title)?;
@@ -117,8 +130,7 @@ fn judged(
         let perplexity = None;
         return Ok(Judged { perplexity, apart });
     }
-    let context = trainer.config().sequence.max(2);
-    let windows = Windows::new(context, context / 2)?;
+    let windows = windows(trainer)?;
     let bar = screen.steps("held-out tokens", held_out.len() - 1);
     let mut judged = |tokens: usize| bar.set_position(tokens as u64);
     let found = trainer.perplexity(held_out, windows, &mut judged);
@@ -130,6 +142,24 @@ fn judged(
     ))?;
     let perplexity = Some(perplexity);
     Ok(Judged { perplexity, apart })
+}
+
+/// Windows as long as a training sequence, each half of one after the one before.
+fn windows(trainer: &Trainer) -> Result<Windows, CliError> {
+    let context = trainer.config().sequence.max(2);
+    Ok(Windows::new(context, context / 2)?)
+}
+
+/// Measures the model on the text `held_out` during its training, and writes what it found as a line or an object.
+fn evaluated(trainer: &Trainer, held_out: &[u32], screen: &mut Screen) -> Result<(), CliError> {
+    let found = trainer.perplexity(held_out, windows(trainer)?, &mut |_| ())?;
+    let (step, loss, perplexity) = (trainer.steps_done(), found.nats, found.perplexity());
+    screen.line(&format!(
+        "  step {step:>5}  held out: loss {loss:.3}  perplexity {perplexity:.2}"
+    ))?;
+    screen.object(&json!({
+        "evaluated": { "step": step, "loss": loss, "perplexity": perplexity, "tokens": found.tokens },
+    }))
 }
 
 fn mean(of: &[f64]) -> Option<f64> {

@@ -55,6 +55,28 @@ fn steps_that_do_not_count_leave_no_trace() {
     assert!((powers[1] - 0.99_f32.powi(3)).abs() < 1e-6, "{powers:?}");
 }
 
+/// The sum of several batches' gradients is finite only if each of them is.
+#[test]
+fn one_overflow_is_that_of_all_batches() {
+    let device = Device::flex().autodiff();
+    let layer = layer(&device);
+    let scaler = LossScaler::new(LossScaling::Static { scale: 8.0 }, &device).unwrap();
+    let finite = |input: f32| {
+        let x = Tensor::<2>::full([2, 3], input, &device);
+        let loss = layer.forward(x).powi_scalar(2).mean();
+        scaler.unscale(&mut scaler.scale(loss).backward(), &layer)
+    };
+    for (inputs, want) in [
+        ([1.0, 0.5], true),
+        ([1.0, f32::INFINITY], false),
+        ([f32::NAN, 1.0], false),
+        ([f32::NAN, f32::INFINITY], false),
+    ] {
+        let [one, other] = inputs.map(finite);
+        assert_eq!(one.and(&other).read().unwrap(), want, "{inputs:?}");
+    }
+}
+
 #[test]
 fn a_guard_goes_on_after_a_checkpoint() {
     let (_, guard) = GuardedAdamW::new(CONFIG);

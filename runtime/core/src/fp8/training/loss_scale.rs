@@ -107,6 +107,12 @@ impl Finite {
         old.mask_where(mask, new)
     }
 
+    /// Whether the gradients of both are finite, for a step that adds up those of several batches.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self(self.0.clone().bool_and(other.0.clone()))
+    }
+
     /// Reads the flag; waits for the device.
     ///
     /// # Errors
