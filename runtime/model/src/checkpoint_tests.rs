@@ -90,6 +90,45 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_one_before() {
     assert_eq!(Checkpoint::read(folder.path()).unwrap().step(), 1);
 }
 
+/// The files of the next checkpoint come one after the other, each whole or as a torn part, and what is there is read at each moment.
+#[test]
+fn each_prefix_of_a_write_leaves_a_whole_checkpoint() {
+    let (_, mut trainer) = written();
+    trainer.step().unwrap();
+    let next = tempfile::tempdir().unwrap();
+    trainer.checkpoint().unwrap().write(next.path()).unwrap();
+    let [_, model, optimizer] = <[String; 3]>::try_from(names(next.path())).unwrap();
+    let order = [model.as_str(), optimizer.as_str(), FILE];
+    for done in 0..=order.len() {
+        for torn in [false, true] {
+            let (folder, _) = written();
+            let copy = |name: &str, to: &str, share: usize| {
+                let bytes = fs::read(next.path().join(name)).unwrap();
+                fs::write(folder.path().join(to), &bytes[..bytes.len() / share]).unwrap();
+            };
+            for name in &order[..done] {
+                copy(name, name, 1);
+            }
+            if let (true, Some(name)) = (torn, order.get(done)) {
+                copy(name, PART, 2);
+            }
+            let step = if done == order.len() { 2 } else { 1 };
+            let read = Checkpoint::read(folder.path()).unwrap();
+            assert_eq!(read.step(), step, "{done} {torn}");
+            // The training goes on from there, and its next checkpoint clears what was left.
+            let mut resumed = resume(read);
+            resumed.step().unwrap();
+            resumed.checkpoint().unwrap().write(folder.path()).unwrap();
+            let kept = [
+                FILE.to_owned(),
+                format!("model-{}", step + 1),
+                format!("optimizer-{}", step + 1),
+            ];
+            assert_eq!(steps(folder.path()), kept, "{done} {torn}");
+        }
+    }
+}
+
 #[test]
 fn an_untrained_decoder_has_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
