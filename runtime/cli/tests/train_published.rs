@@ -156,6 +156,60 @@ fn a_published_model_stops_and_goes_on_as_if_it_had_not() {
 }
 
 #[test]
+fn a_published_model_learns_samples_and_is_measured_as_it_does() {
+    let model = published::model();
+    let work = tempfile::tempdir().expect("a folder");
+    let file = work.path().join("samples.jsonl");
+    let sample = |number: usize| {
+        let words = |from: usize, count: usize| {
+            let words = (from..from + count).map(|at| format!("w{}", at % 9));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let (prompt, completion) = (words(number, 4), words(number + 4, 5));
+        if number.is_multiple_of(3) {
+            json!({ "text": prompt }).to_string()
+        } else {
+            json!({ "prompt": prompt + " ", "completion": completion }).to_string()
+        }
+    };
+    let samples: Vec<String> = (0..60).map(sample).collect();
+    fs::write(&file, samples.join("\n")).expect("written");
+    let (source, data) = (text_of(model.path()), text_of(&file));
+    let train = |out: &str, more: &str| {
+        let out = work.path().join(out);
+        let mut args = vec!["train", "--model", source, "--data", data, "--out"];
+        args.push(text_of(&out));
+        let course = "--steps 12 --every 6 --seq 16 --batch 2 --accumulate 2 --device flex --json";
+        args.extend(course.split(' ').chain(more.split(' ')));
+        moebius(&args)
+    };
+    let trained = train("out", "--learning-rate 0.003 --evaluate-every 4");
+    let found = object(&trained);
+    assert_eq!(found["step"], 12, "{trained:?}");
+    let number = |of: &Value| of.as_f64().unwrap_or(f64::NAN);
+    assert!(
+        number(&found["perplexity"]) < number(&found["perplexity_before"]),
+        "{found}"
+    );
+    let text = String::from_utf8_lossy(&trained.stdout);
+    let objects = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let evaluated: Vec<Value> = objects.map(|of| of["evaluated"]["step"].clone()).collect();
+    let evaluated: Vec<&Value> = evaluated.iter().filter(|step| !step.is_null()).collect();
+    assert_eq!(evaluated, [&json!(4), &json!(8)]);
+
+    fs::write(&file, format!("{}\n{{\"messages\": []}}\n", samples[0])).expect("written");
+    let refused = train("other", "--held-out 0");
+    assert_refused(
+        &refused,
+        "samples.jsonl:2: messages: expected a model with a chat template",
+    );
+    let refused = train("other", "--text x");
+    assert_refused(&refused, "--data");
+}
+
+#[test]
 fn numbers_of_the_small_transformer_are_refused_beside_a_model() {
     let refused = moebius(&["train", "--model", "x", "--out", "y", "--hidden", "8"]);
     assert_refused(&refused, "--hidden");

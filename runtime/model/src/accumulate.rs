@@ -4,7 +4,26 @@ use burn::optim::{GradientsAccumulator, GradientsParams};
 use burn::tensor::{Int, Tensor};
 use moebius::fp8::training::Finite;
 
-use crate::decoder::Model;
+use crate::decoder::{Documents, Model};
+
+/// A batch of a step on the device.
+pub(crate) struct Batch {
+    /// \[B, S\].
+    pub(crate) tokens: Tensor<2, Int>,
+    /// The tokens that follow \[B, S\].
+    pub(crate) targets: Tensor<2, Int>,
+    /// What samples need beside their tokens; `None` for windows of a text.
+    pub(crate) samples: Option<OfSamples>,
+}
+
+/// Which tokens of a batch of samples belong together, and which are learnt.
+pub(crate) struct OfSamples {
+    pub(crate) documents: Documents,
+    /// 1 for each target that is learnt, else 0 \[1, B · S\].
+    pub(crate) weights: Tensor<2>,
+    /// Number of targets that all batches of the step learn together.
+    pub(crate) learnt: usize,
+}
 
 /// What a batch, or all batches of a step, give before parameters change.
 pub(crate) struct Computed {

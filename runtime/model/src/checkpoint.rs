@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::bytes::DecoderConfig;
 use crate::config::{Subject, TrainConfig};
+use crate::dataset::TrainingData;
 use crate::error::CheckpointError;
 
 const FILE: &str = "checkpoint.json";
@@ -70,11 +71,17 @@ impl Stamp {
         Self::of(bytes.iter().copied())
     }
 
-    /// The stamp of a training's text: one byte per token for a decoder over bytes, else the token numbers in little-endian order.
-    fn of_text(subject: &Subject, ids: &[u32]) -> Self {
-        match subject {
-            Subject::Bytes(_) => Self::of(ids.iter().map(|&id| id as u8)),
-            Subject::Published(_) => Self::of(ids.iter().flat_map(|id| id.to_le_bytes())),
+    /// The stamp of what a training learns from: of a text one byte per token for a decoder over bytes, else the token numbers in little-endian
+    /// order; of samples also which tokens are learnt.
+    fn of_data(subject: &Subject, data: &TrainingData) -> Self {
+        match (data, subject) {
+            (TrainingData::Text(ids), Subject::Bytes(_)) => {
+                Self::of(ids.iter().map(|&id| id as u8))
+            }
+            (TrainingData::Text(ids), Subject::Published(_)) => {
+                Self::of(ids.iter().flat_map(|id| id.to_le_bytes()))
+            }
+            (TrainingData::Samples(samples), _) => Self::of(samples.bytes()),
         }
     }
 }
@@ -197,7 +204,7 @@ impl Checkpoint {
     pub(crate) fn new(
         config: TrainConfig,
         subject: &Subject,
-        ids: &[u32],
+        data: &TrainingData,
         progress: Progress,
         model: ModuleRecord,
         optimizer: Bytes,
@@ -205,7 +212,7 @@ impl Checkpoint {
         Self {
             config,
             subject: json!(subject),
-            text: Stamp::of_text(subject, ids),
+            text: Stamp::of_data(subject, data),
             progress,
             model,
             optimizer,
@@ -329,8 +336,12 @@ impl Checkpoint {
         compare(&described, &asked)
     }
 
-    pub(crate) fn check_text(&self, subject: &Subject, ids: &[u32]) -> Result<(), CheckpointError> {
-        let got = Stamp::of_text(subject, ids);
+    pub(crate) fn check_text(
+        &self,
+        subject: &Subject,
+        data: &TrainingData,
+    ) -> Result<(), CheckpointError> {
+        let got = Stamp::of_data(subject, data);
         if got == self.text {
             Ok(())
         } else {

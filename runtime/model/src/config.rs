@@ -9,6 +9,7 @@ use moebius_weights::Unfit;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::{DecoderConfig, VOCABULARY};
+use crate::dataset::TrainingData;
 use crate::decoder::{Drawn, LayerSpec, Model, ModelSpec};
 use crate::error::Error;
 
@@ -303,8 +304,17 @@ impl Subject {
         Error::check(fits, "batch", "fewer tokens", got)
     }
 
-    /// Checks that `ids` are tokens of the model, and enough for sequences of `sequence` tokens.
-    pub(crate) fn check_text(&self, ids: &[u32], sequence: usize) -> Result<(), Error> {
+    /// Checks that `data` has tokens of the model, in sequences of `sequence` tokens or enough for them.
+    pub(crate) fn check_data(&self, data: &TrainingData, sequence: usize) -> Result<(), Error> {
+        let ids = match data {
+            TrainingData::Text(ids) => ids,
+            TrainingData::Samples(samples) => {
+                let ids: Vec<u32> = samples.ids().collect();
+                self.spec().check_tokens(&ids)?;
+                let (what, got) = ("sequences of samples", samples.sequence());
+                return Error::check(got == sequence, what, sequence, got);
+            }
+        };
         self.spec().check_tokens(ids)?;
         if ids.len() > sequence {
             return Ok(());

@@ -29,6 +29,7 @@ mod checkpoint;
 mod classifier;
 pub mod computation;
 mod config;
+mod dataset;
 pub mod decoder;
 mod error;
 pub mod families;
@@ -51,6 +52,7 @@ pub use classifier::{
     Classifier, ClassifierConfig, ClassifierTrainer, Prediction, Progress, Samples,
 };
 pub use config::{Precision, Schedule, Subject, TrainConfig};
+pub use dataset::{Dataset, Sample, TrainingData};
 pub use error::{CheckpointError, Error, Misfits, NoRoom, NoRoomToTrain};
 pub use gguf_types::{GGUF_TYPES, GgufTypes};
 pub use load::placing::upload;

@@ -6,6 +6,7 @@ use moebius::moe::{LoadStatistics, Routing};
 use moebius::reduce::{log_softmax, mean_dim, sum_dim};
 use serde::Serialize;
 
+use crate::dataset::Dataset;
 use crate::decoder::{FeedForwardSpec, Model, ModelSpec};
 use crate::error::Error;
 
@@ -116,6 +117,41 @@ impl Perplexity {
         })
     }
 
+    /// Computes the perplexity of `model`, whose weights are on `device`, on the tokens of samples that are learnt; each is judged by the tokens
+    /// before it in its sample. After each sequence, `progress` gets the number of tokens judged so far.
+    ///
+    /// # Errors
+    /// As [`Perplexity::of`] and [`Model::forward_documents`].
+    pub fn of_samples(
+        model: &Model,
+        samples: &Dataset,
+        device: &Device,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Self, Error> {
+        let ids: Vec<u32> = samples.ids().collect();
+        model.spec().check_tokens(&ids)?;
+        let mut sum = Self {
+            tokens: 0,
+            nats: 0.0,
+        };
+        for sequence in 0..samples.sequences() {
+            let batch = samples.batch(&[sequence], device)?;
+            let logits = model.forward_documents(batch.tokens, &batch.documents)?;
+            let [_, seen, words] = logits.logits.dims();
+            let rows = logits.logits.reshape([seen, words]);
+            let rows = rows.cast(FloatDType::F32);
+            sum.nats += read(weighted_cross_entropy(
+                rows,
+                batch.targets,
+                batch.weights,
+                1,
+            ))?;
+            sum.tokens += batch.learnt;
+            progress(sum.tokens);
+        }
+        sum.mean()
+    }
+
     /// The perplexity of `tokens` \[1, S\] by the logits that `forward` computes.
     fn over(
         tokens: Tensor<2, Int>,
@@ -134,10 +170,15 @@ impl Perplexity {
             sum.tokens += judged;
             progress(sum.tokens);
         }
-        sum.nats /= sum.tokens as f64;
-        let finite = sum.nats.is_finite();
-        Error::check(finite, "nats a token", "a finite number", sum.nats)?;
-        Ok(sum)
+        sum.mean()
+    }
+
+    /// The mean of a sum of nats.
+    fn mean(self) -> Result<Self, Error> {
+        let nats = self.nats / self.tokens as f64;
+        let finite = nats.is_finite();
+        Error::check(finite, "nats a token", "a finite number", nats)?;
+        Ok(Self { nats, ..self })
     }
 
     /// Perplexity: exp of [`nats`](Self::nats), the number of equally likely tokens that the model hesitates between.
@@ -165,7 +206,11 @@ fn nats(tokens: Tensor<2, Int>, judged: usize, forward: &mut Forward<'_>) -> Res
     let rows = rows.slice([seen - judged..seen, 0..words]);
     let rows = rows.cast(FloatDType::F32);
     let next = tokens.slice([0..1, count - judged..count]);
-    let sum = sum_dim(log_likelihoods(rows, next), 1).neg();
+    read(sum_dim(log_likelihoods(rows, next), 1).neg())
+}
+
+/// Reads a sum of a single number from the device.
+fn read<const D: usize>(sum: Tensor<D>) -> Result<f64, Error> {
     Error::guarded(|| {
         let data = sum.try_into_data().map_err(Error::device)?;
         let read = data.iter::<f64>().next();
@@ -191,6 +236,18 @@ pub(crate) fn cross_entropy<const D: usize>(
     chosen: Tensor<D, Int>,
 ) -> Tensor<1> {
     let mean = mean_dim(log_likelihoods(logits, chosen), 1);
+    mean.neg().reshape([1])
+}
+
+/// The share \[1\] of some rows in a mean cross entropy over `count` rows, in nats; rows count by their `weights` \[1, n\].
+pub(crate) fn weighted_cross_entropy(
+    logits: Tensor<2>,
+    chosen: Tensor<2, Int>,
+    weights: Tensor<2>,
+    count: usize,
+) -> Tensor<1> {
+    let weighted = log_likelihoods(logits, chosen) * weights;
+    let mean = sum_dim(weighted, 1).div_scalar(count as f64);
     mean.neg().reshape([1])
 }
 

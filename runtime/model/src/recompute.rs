@@ -16,6 +16,7 @@ use tracing::trace_span;
 
 use crate::accumulate::Computed;
 use crate::config::TrainConfig;
+use crate::dataset::TrainingData;
 use crate::decoder::{FeedForwardSpec, LayerSpec, Model, ModelSpec};
 use crate::error::Error;
 use crate::perplexity::cross_entropy;
@@ -23,10 +24,16 @@ use crate::perplexity::cross_entropy;
 /// Checks that layers give the same when they are computed twice in a training step.
 ///
 /// # Errors
-/// [`Error::Config`] for products in FP8 and loss scaling, whose histories a forward pass adds to, and for layers that draw random numbers or
-/// whose routers move with each forward pass.
-pub(crate) fn check(spec: &ModelSpec, config: &TrainConfig) -> Result<(), Error> {
+/// [`Error::Config`] for samples, since the parts of a pass take whole sequences alone, for products in FP8 and loss scaling, whose histories a
+/// forward pass adds to, and for layers that draw random numbers or whose routers move with each forward pass.
+pub(crate) fn check(
+    spec: &ModelSpec,
+    config: &TrainConfig,
+    data: &TrainingData,
+) -> Result<(), Error> {
     let what = "layers to compute twice";
+    let is_text = matches!(data, TrainingData::Text(_));
+    Error::check(is_text, what, "a text", "samples")?;
     let plain = config.precision.recipe().is_none() && config.loss_scaling == LossScaling::Off;
     let expected = "products in f32 without loss scaling";
     Error::check(plain, what, expected, "FP8 or loss scaling")?;

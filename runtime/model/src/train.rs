@@ -8,24 +8,25 @@ use moebius::in_span;
 use moebius::moe::Routing;
 use tracing::trace_span;
 
-use crate::accumulate::{Computed, Sum};
+use crate::accumulate::{Batch, Computed, OfSamples, Sum};
 use crate::bytes::batch_of;
 use crate::checkpoint::{self, Checkpoint, Progress};
 use crate::config::{Subject, TrainConfig};
+use crate::dataset::{Dataset, Packed, TrainingData};
 use crate::decoder::{Model, ModelSpec, Place, Values};
 use crate::error::Error;
 use crate::load::{self, LoadOptions, ModelFiles};
 use crate::optimizer::{adam, check_readable, check_record, clip, parameters};
-use crate::perplexity::{Perplexity, Windows, cross_entropy};
+use crate::perplexity::{Perplexity, Windows, cross_entropy, weighted_cross_entropy};
 use crate::random::Random;
 use crate::recompute;
 use crate::report::{Fp8Report, Report, Window};
 
-/// A model being trained on a text: the small decoder over bytes, or a published model with its own or with drawn weights.
+/// A model being trained on a text or on samples: the small decoder over bytes, or a published model with its own or with drawn weights.
 pub struct Trainer {
     config: TrainConfig,
     subject: Subject,
-    ids: Vec<u32>,
+    data: TrainingData,
     device: Device,
     model: Model,
     optimizer: ModuleOptimizer,
@@ -79,19 +80,20 @@ impl Trainer {
     /// or [`Drawn`](crate::decoder::Drawn).
     ///
     /// # Errors
-    /// [`Error::Config`] and [`Error::Moebius`] for values that don't fit each other, the text `ids` or the model, and when the device
+    /// [`Error::Config`] and [`Error::Moebius`] for values that don't fit each other, `data` or the model, and when the device
     /// can't hold or run the model.
     pub fn new(
         config: TrainConfig,
         subject: impl Into<Subject>,
-        ids: Vec<u32>,
+        data: impl Into<TrainingData>,
         device: &Device,
     ) -> Result<Self, Error> {
-        let subject = subject.into();
-        check(&config, &subject, &ids)?;
+        let (subject, data) = (subject.into(), data.into());
+        check(&config, &subject, &data)?;
         let device = device.clone().autodiff();
         let model = subject.first(&config, &device)?;
-        Self::at(Progress::default(), config, subject, ids, model, device)
+        let course = (config, subject, data);
+        Self::at(Progress::default(), course, model, device)
     }
 
     /// Starts a training of the weights in `files`, of which codes are decoded; `progress` is called after each tensor.
@@ -101,12 +103,12 @@ impl Trainer {
     pub fn load(
         config: TrainConfig,
         files: &ModelFiles,
-        ids: Vec<u32>,
+        data: impl Into<TrainingData>,
         device: &Device,
         progress: &mut dyn FnMut(load::Progress<'_>),
     ) -> Result<Self, Error> {
-        let subject = Subject::from(files.spec());
-        check(&config, &subject, &ids)?;
+        let (subject, data) = (Subject::from(files.spec()), data.into());
+        check(&config, &subject, &data)?;
         let device = device.clone().autodiff();
         let options = LoadOptions {
             keep_fp8: false,
@@ -114,14 +116,13 @@ impl Trainer {
             ..LoadOptions::default()
         };
         let model = files.load(&device, options, progress)?;
-        Self::at(Progress::default(), config, subject, ids, model, device)
+        let course = (config, subject, data);
+        Self::at(Progress::default(), course, model, device)
     }
 
     fn at(
         progress: Progress,
-        config: TrainConfig,
-        subject: Subject,
-        ids: Vec<u32>,
+        (config, subject, data): (TrainConfig, Subject, TrainingData),
         model: Model,
         device: Device,
     ) -> Result<Self, Error> {
@@ -135,13 +136,13 @@ impl Trainer {
             recomputes: false,
             config,
             subject,
-            ids,
+            data,
             device,
             model,
         })
     }
 
-    /// Resumes the training of `subject` on `ids` from `checkpoint`; on the same kind of device it continues bit for bit as if it had never
+    /// Resumes the training of `subject` on `data` from `checkpoint`; on the same kind of device it continues bit for bit as if it had never
     /// stopped. Each step seeds its device, so this isn't promised for two trainings on one device at the same time.
     ///
     /// # Errors
@@ -150,14 +151,14 @@ impl Trainer {
     pub fn resume(
         checkpoint: Checkpoint,
         subject: impl Into<Subject>,
-        ids: Vec<u32>,
+        data: impl Into<TrainingData>,
         device: &Device,
     ) -> Result<Self, Error> {
-        let subject = subject.into();
+        let (subject, data) = (subject.into(), data.into());
         checkpoint.check_subject(&subject)?;
-        checkpoint.check_text(&subject, &ids)?;
+        checkpoint.check_text(&subject, &data)?;
         let (config, progress) = (*checkpoint.config(), checkpoint.progress());
-        check(&config, &subject, &ids)?;
+        check(&config, &subject, &data)?;
         let device = device.clone().autodiff();
         let spec = subject.spec().with_fp8(config.precision.recipe());
         let model = Model::of_values(&spec, &mut Blank(&spec), &device)?;
@@ -165,7 +166,7 @@ impl Trainer {
         let model = model.try_load_record(record).map_err(checkpoint::record)?;
         check_record(&optimizer, &model, progress.step)?;
         let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(checkpoint::record)?;
-        let new = Self::at(progress, config, subject, ids, model, device)?;
+        let new = Self::at(progress, (config, subject, data), model, device)?;
         Ok(Self {
             optimizer: new.optimizer.load_record(optimizer),
             ..new
@@ -184,10 +185,10 @@ impl Trainer {
     /// device rounds otherwise when other operations are compiled together.
     ///
     /// # Errors
-    /// [`Error::Config`] for products in FP8, loss scaling, and layers that don't give the same when they are computed again: those that draw
-    /// random numbers, and routers whose balancing bias moves.
+    /// [`Error::Config`] for samples in place of a text, products in FP8, loss scaling, and layers that don't give the same when they are
+    /// computed again: those that draw random numbers, and routers whose balancing bias moves.
     pub fn checkpoint_activations(&mut self) -> Result<(), Error> {
-        recompute::check(&self.subject.spec(), &self.config)?;
+        recompute::check(&self.subject.spec(), &self.config, &self.data)?;
         self.recomputes = true;
         Ok(())
     }
@@ -241,9 +242,10 @@ impl Trainer {
         self.device
             .seed(Random::new(&[self.config.seed, step as u64]).next());
         let mut sum = Sum::new();
-        for batch in self.batches(step) {
+        for batch in self.batches(step)? {
             let computed = if self.recomputes {
-                let layers = || recompute::computed(&self.model, batch, &self.config);
+                let tokens = [batch.tokens, batch.targets];
+                let layers = || recompute::computed(&self.model, tokens, &self.config);
                 in_span(trace_span!("layers"), &device, layers)?
             } else {
                 self.at_once(batch)?
@@ -270,20 +272,27 @@ impl Trainer {
     }
 
     /// Computes a batch by one forward and one backward pass over all layers.
-    fn at_once(&self, [tokens, targets]: [Tensor<2, Int>; 2]) -> Result<Computed, Error> {
+    fn at_once(&self, batch: Batch) -> Result<Computed, Error> {
         let device = self.device.clone();
         let forward = || {
-            let output = self.model.forward(tokens)?;
+            let output = match &batch.samples {
+                Some(of) => self.model.forward_documents(batch.tokens, &of.documents)?,
+                None => self.model.forward(batch.tokens)?,
+            };
             let [count, sequence, words] = output.logits.dims();
             let rows = output.logits.reshape([count * sequence, words]);
-            Ok::<_, Error>((output.routing, cross_entropy(rows, targets)))
+            let loss = match batch.samples {
+                Some(of) => weighted_cross_entropy(rows, batch.targets, of.weights, of.learnt),
+                None => self.config.share(cross_entropy(rows, batch.targets)),
+            };
+            Ok::<_, Error>((output.routing, loss))
         };
         let (routing, loss) = in_span(trace_span!("forward"), &device, forward)?;
         let mut extra = Tensor::zeros([1], &device);
         for routing in &routing {
             extra = extra + routing.losses(1)?.weighted(&self.config.losses());
         }
-        let [loss, extra] = [loss, extra].map(|loss| self.config.share(loss));
+        let extra = self.config.share(extra);
         let whole = loss.clone() + extra.clone();
         let backward = || self.backward(whole);
         let (gradients, finite) = in_span(trace_span!("backward"), &device, backward);
@@ -311,9 +320,34 @@ impl Trainer {
         (gradients, Some(finite))
     }
 
-    /// The tokens of each batch of a step and those that follow them, each \[B, S\]. The batches are those sequences, in order, that one
-    /// larger batch would have.
-    fn batches(&self, step: usize) -> Vec<[Tensor<2, Int>; 2]> {
+    /// The batches of a step: those sequences, in order, that one larger batch would have.
+    fn batches(&self, step: usize) -> Result<Vec<Batch>, Error> {
+        match &self.data {
+            TrainingData::Text(ids) => Ok(self.windows(ids, step)),
+            TrainingData::Samples(samples) => self.packed(samples, step),
+        }
+    }
+
+    fn packed(&self, samples: &Dataset, step: usize) -> Result<Vec<Batch>, Error> {
+        let (config, device) = (&self.config, &self.device);
+        let drawn = samples.drawn(config.seed, step, config.sequences());
+        let batches = drawn.chunks(config.batch);
+        let batches = batches.map(|sequences| samples.batch(sequences, device));
+        let batches = batches.collect::<Result<Vec<_>, _>>()?;
+        let learnt = batches.iter().map(|batch| batch.learnt).sum();
+        let batch = |batch: Packed| Batch {
+            tokens: batch.tokens,
+            targets: batch.targets,
+            samples: Some(OfSamples {
+                documents: batch.documents,
+                weights: batch.weights,
+                learnt,
+            }),
+        };
+        Ok(batches.into_iter().map(batch).collect())
+    }
+
+    fn windows(&self, ids: &[u32], step: usize) -> Vec<Batch> {
         let TrainConfig {
             batch: count,
             sequence,
@@ -322,7 +356,7 @@ impl Trainer {
         } = self.config;
         let number = |&id: &u32| id as i32;
         let all = [self.config.sequences(), sequence];
-        let all = batch_of(&self.ids, number, seed, step, all);
+        let all = batch_of(ids, number, seed, step, all);
         let all = all.unwrap_or_else(|| unreachable!("the text was found to be long enough"));
         let size = count * sequence;
         let of = |ids: &[i32]| {
@@ -331,9 +365,12 @@ impl Trainer {
         };
         let batches = all.inputs.chunks_exact(size);
         let batches = batches.zip(all.targets.chunks_exact(size));
-        batches
-            .map(|(inputs, targets)| [of(inputs), of(targets)])
-            .collect()
+        let batch = |(inputs, targets): (&[i32], &[i32])| Batch {
+            tokens: of(inputs),
+            targets: of(targets),
+            samples: None,
+        };
+        batches.map(batch).collect()
     }
 
     /// Reports the steps since the last report; during a training, only this waits for the device.
@@ -376,11 +413,30 @@ impl Trainer {
         windows: Windows,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Perplexity, Error> {
+        let (model, device) = self.judged()?;
+        Perplexity::of(&model, ids, windows, &device, progress)
+    }
+
+    /// The perplexity of the present model on the tokens of `samples` that are learnt, as [`perplexity`](Self::perplexity) has it on a text.
+    ///
+    /// # Errors
+    /// As [`Perplexity::of_samples`].
+    pub fn perplexity_of_samples(
+        &self,
+        samples: &Dataset,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Perplexity, Error> {
+        let (model, device) = self.judged()?;
+        Perplexity::of_samples(&model, samples, &device, progress)
+    }
+
+    /// The present model with products in f32 and without gradients, and its device.
+    fn judged(&self) -> Result<(Model, Device), Error> {
         let (device, mut model) = (self.device.clone().inner(), self.model.valid());
         if self.config.precision.recipe().is_some() {
             model = Model::of_values(&self.subject.spec(), &mut &model, &device)?;
         }
-        Perplexity::of(&model, ids, windows, &device, progress)
+        Ok((model, device))
     }
 
     /// A checkpoint to resume from this step; waits for the device.
@@ -407,12 +463,12 @@ impl Trainer {
         check_record(&optimizer, &self.model, progress.step)?;
         let (subject, model) = (&self.subject, self.model.clone().into_record());
         let checkpoint =
-            Checkpoint::new(self.config, subject, &self.ids, progress, model, optimizer);
+            Checkpoint::new(self.config, subject, &self.data, progress, model, optimizer);
         Ok(checkpoint)
     }
 }
 
-fn check(config: &TrainConfig, subject: &Subject, ids: &[u32]) -> Result<(), Error> {
+fn check(config: &TrainConfig, subject: &Subject, data: &TrainingData) -> Result<(), Error> {
     subject.check(config)?;
-    subject.check_text(ids, config.sequence)
+    subject.check_data(data, config.sequence)
 }

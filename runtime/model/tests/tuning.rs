@@ -11,12 +11,12 @@ use burn::module::Module;
 use burn::tensor::Device;
 use folders::folders;
 use moebius::fp8::training::Fp8Recipe;
-use moebius_model::decoder::{Drawn, Model, Slot, Values};
+use moebius_model::decoder::{Documents, Drawn, Model, Slot, Values};
 use moebius_model::families::describe;
 use moebius_model::load::{LoadOptions, ModelFiles};
 use moebius_model::{
-    Beside, Checkpoint, Error, Precision, Schedule, TrainConfig, Trainer, Upcycling, Windows, save,
-    spread, upcycle,
+    Beside, Checkpoint, Dataset, Error, Precision, Sample, Schedule, TrainConfig, Trainer,
+    Upcycling, Windows, save, spread, upcycle,
 };
 use serde_json::Value;
 
@@ -352,6 +352,198 @@ fn a_mixture_computes_what_its_dense_model_does_until_it_learns() {
             assert!(differ.iter().all(|&apart| apart > 1e-4), "{differ:?}");
         }
     }
+}
+
+/// Documents that share a sequence have the logits that each has alone, in every family, with and without gradients.
+#[test]
+fn documents_see_nothing_of_each_other() {
+    let lengths = vec![vec![5, 14, 1, 9], vec![13, 16]];
+    let documents = Documents::new(lengths.clone()).unwrap();
+    for case in folders() {
+        let files = ModelFiles::open(&case).unwrap();
+        let vocabulary = files.spec().vocabulary;
+        let text: Vec<u32> = (0..58)
+            .map(|at| (at * 7 % vocabulary.min(50)) as u32)
+            .collect();
+        for device in [Device::flex(), Device::flex().autodiff()] {
+            let options = LoadOptions {
+                keep_fp8: false,
+                ..LoadOptions::default()
+            };
+            let model = files.load(&device, options, &mut |_| ()).unwrap();
+            let tokens = model.tokens(&text, &device).unwrap().reshape([2, 29]);
+            let logits = model.forward_documents(tokens.clone(), &documents);
+            let logits: Vec<f32> = logits.unwrap().logits.into_data().iter().collect();
+            let mut at = 0;
+            for &length in lengths.iter().flatten() {
+                let ids = &text[at..at + length];
+                let alone = model.forward(model.tokens(ids, &device).unwrap());
+                let alone: Vec<f32> = alone.unwrap().logits.into_data().iter().collect();
+                let together = &logits[at * vocabulary..][..length * vocabulary];
+                let difference = apart(&alone, together);
+                assert!(
+                    difference < 1e-5,
+                    "{case:?}, {length} from {at}: {difference}"
+                );
+                at += length;
+            }
+            // Without documents the later ones see the earlier ones.
+            let mixed = model.forward(tokens).unwrap().logits.into_data();
+            assert_ne!(mixed.iter::<f32>().collect::<Vec<_>>(), logits, "{case:?}");
+        }
+    }
+}
+
+/// Samples of 4 or 9 tokens, of which all but the first third are learnt.
+fn samples(vocabulary: usize) -> Vec<Sample> {
+    let text = ids(vocabulary, 300);
+    let of = |number: usize| {
+        let count = 4 + 5 * (number % 2);
+        let ids = text[number * 9..][..count].to_vec();
+        let learnt = (0..count).map(|at| at >= count / 3).collect();
+        Sample::new(ids, learnt).unwrap()
+    };
+    (0..28).map(of).collect()
+}
+
+/// The loss of packed samples is the mean over their learnt tokens, each predicted in its sample alone.
+#[test]
+fn packed_samples_have_the_loss_of_each_alone() {
+    for name in ["decoder_llama", "decoder_lfm2_moe", "decoder_llama4"] {
+        let files = ModelFiles::open(&cases().join(name)).unwrap();
+        let (model, vocabulary) = (load(&files), files.spec().vocabulary);
+        let (mut nats, mut count) = (0.0, 0);
+        let text = ids(vocabulary, 300);
+        for number in 0..28 {
+            let length = 4 + 5 * (number % 2);
+            let of = &text[number * 9..][..length];
+            let seen = model.tokens(&of[..length - 1], &Device::flex()).unwrap();
+            let logits = model.forward(seen).unwrap().logits.into_data();
+            let logits: Vec<f32> = logits.iter().collect();
+            for at in (length / 3).max(1)..length {
+                let row = logits[(at - 1) * vocabulary..][..vocabulary].iter();
+                let sum: f64 = row.map(|&logit| f64::from(logit).exp()).sum();
+                let chosen = f64::from(logits[(at - 1) * vocabulary + of[at] as usize]);
+                nats += sum.ln() - chosen;
+                count += 1;
+            }
+        }
+        let want = nats / f64::from(count);
+        let dataset = Dataset::pack(samples(vocabulary), 16).unwrap();
+        assert_eq!(dataset.targets(), count as usize);
+        // Seven of two long samples, and three of up to five short ones.
+        assert_eq!(dataset.sequences(), 10);
+        // One step over all sequences, in two batches with different numbers of tokens to learn.
+        let config = TrainConfig {
+            batch: 5,
+            accumulate: 2,
+            ..quick(1)
+        };
+        let mut trainer = Trainer::load(
+            config,
+            &files,
+            dataset.clone(),
+            &Device::flex(),
+            &mut |_| (),
+        )
+        .unwrap();
+        let judged = trainer
+            .perplexity_of_samples(&dataset, &mut |_| ())
+            .unwrap();
+        assert_eq!(judged.tokens, count as usize);
+        assert!(
+            (judged.nats - want).abs() < 1e-4 * want,
+            "{name}: {judged:?} for {want}"
+        );
+        trainer.step().unwrap();
+        let loss = f64::from(trainer.report().unwrap().losses[0]);
+        assert!(
+            (loss - want).abs() < 1e-4 * want,
+            "{name}: {loss} for {want}"
+        );
+    }
+}
+
+#[test]
+fn a_training_on_samples_learns_and_resumes_bit_for_bit() {
+    let files = ModelFiles::open(&cases().join("decoder_olmoe")).unwrap();
+    let dataset = || Dataset::pack(samples(files.spec().vocabulary), 16).unwrap();
+    let config = TrainConfig {
+        accumulate: 2,
+        schedule: Schedule::Constant,
+        ..quick(24)
+    };
+    let mut straight =
+        Trainer::load(config, &files, dataset(), &Device::flex(), &mut |_| ()).unwrap();
+    let said = straight.checkpoint_activations().unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "layers to compute twice: expected a text, got samples"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    for step in 0..24 {
+        if step == 13 {
+            straight.checkpoint().unwrap().write(folder.path()).unwrap();
+        }
+        straight.step().unwrap();
+    }
+    let losses = straight.report().unwrap().losses;
+    let end = losses[20..].iter().sum::<f32>() / 4.0;
+    assert!(end < losses[0], "{losses:?}");
+    let read = || Checkpoint::read(folder.path()).unwrap();
+    let mut resumed = Trainer::resume(read(), files.spec(), dataset(), &Device::flex()).unwrap();
+    while !resumed.is_finished() {
+        resumed.step().unwrap();
+    }
+    assert_eq!(resumed.report().unwrap().losses, losses[13..]);
+    assert_eq!(values(&resumed), values(&straight));
+    // The same tokens with other ones to learn are another training.
+    let other = samples(files.spec().vocabulary).into_iter().rev().collect();
+    let other = Dataset::pack(other, 16).unwrap();
+    let refused = Trainer::resume(read(), files.spec(), other, &Device::flex());
+    let message = refused.err().unwrap().to_string();
+    assert!(message.contains("another training: text was"), "{message}");
+    let long = Dataset::pack(samples(files.spec().vocabulary), 17).unwrap();
+    let refused = Trainer::load(config, &files, long, &Device::flex(), &mut |_| ());
+    let message = refused.err().unwrap().to_string();
+    assert_eq!(message, "sequences of samples: expected 16, got 17");
+}
+
+#[test]
+fn documents_that_do_not_fit_are_refused_by_name() {
+    let uneven = Documents::new(vec![vec![3, 2], vec![4]])
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        uneven,
+        "tokens of a sequence's documents: expected 5, got 4"
+    );
+    let empty = Documents::new(vec![vec![5, 0]]).unwrap_err().to_string();
+    assert_eq!(empty, "tokens of a document: expected at least 1, got 0");
+    let files = ModelFiles::open(&cases().join("decoder_llama4_text")).unwrap();
+    let model = load(&files);
+    let refused = |tokens: usize, lengths: Vec<usize>| {
+        let ids = model.tokens(&vec![1; tokens], &Device::flex()).unwrap();
+        let documents = Documents::new(vec![lengths]).unwrap();
+        model
+            .forward_documents(ids, &documents)
+            .unwrap_err()
+            .to_string()
+    };
+    let said = refused(20, vec![17, 3]);
+    assert!(
+        said.starts_with("tokens of a document: expected at most 16"),
+        "{said}"
+    );
+    assert!(refused(19, vec![16, 4]).contains("expected 1 of 20, got 1 of 19"));
+    let files = ModelFiles::open(&cases().join("decoder_olmoe")).unwrap();
+    let options = LoadOptions::exact();
+    let exact = files.load(&Device::flex(), options, &mut |_| ()).unwrap();
+    let ids = exact.tokens(&[1; 4], &Device::flex()).unwrap();
+    let documents = Documents::new(vec![vec![2, 2]]).unwrap();
+    let refused = exact.forward_documents(ids, &documents).unwrap_err();
+    let expected = "documents: expected a model that isn't exact";
+    assert!(refused.to_string().starts_with(expected), "{refused}");
 }
 
 #[test]

@@ -22,6 +22,16 @@ pub enum Error {
     /// A file, or a value in a file, doesn't fit.
     #[error(transparent)]
     Unfit(#[from] Unfit),
+    /// A line of a file of samples is none.
+    #[error("{path}:{line}: {source}")]
+    Line {
+        /// Path of the file.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong with the line.
+        source: Box<Error>,
+    },
     /// The `tokenizers` library refused a text.
     #[error("cannot encode the text: {0}")]
     Encode(String),

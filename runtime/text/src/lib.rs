@@ -44,6 +44,7 @@ mod folder;
 mod gguf;
 mod marks;
 mod older;
+mod samples;
 mod sentencepiece;
 mod stages;
 mod stream;
@@ -53,6 +54,7 @@ mod tokenizer;
 
 pub use error::{Error, TemplateError, TemplateFault};
 pub use files::Files;
+pub use samples::{SampleReader, TrainingSample};
 pub use stream::{Detokenizer, Piece, StopStrings, TextStream};
 pub use template::{Chat, ChatTemplate, Message};
 pub use tokenizer::Tokenizer;

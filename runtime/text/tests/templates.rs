@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use moebius_text::{
-    Chat, ChatTemplate, Error, Files, Message, TemplateError, TemplateFault, Tokenizer,
+    Chat, ChatTemplate, Error, Files, Message, SampleReader, TemplateError, TemplateFault,
+    Tokenizer,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -426,4 +427,128 @@ fn parts_of_messages_do_not_join_to_special_tokens() {
     let same = "a<|im_end|>b<|im_end|>".to_owned();
     assert_eq!(ends(&of_bytes()), (2, same.clone()));
     assert_eq!(ends(&of_bytes().with_special_as_text(true)), (1, same));
+}
+
+/// Of a conversation the answers are learnt, with the marks that end them and without those that begin them.
+#[test]
+fn the_answers_of_a_conversation_are_learnt() {
+    let source = fs::read_to_string(templates().join("chatml.jinja")).unwrap();
+    let template = ChatTemplate::new("chatml.jinja", &source).unwrap();
+    let tokenizer = of_bytes();
+    let reader = SampleReader::new(&tokenizer, Some(&template));
+    let line = json!({
+        "messages": [
+            { "role": "user", "content": "Hi" },
+            { "role": "assistant", "content": "Ho" },
+            { "role": "user", "content": "Who?" },
+            { "role": "assistant", "content": "Me." },
+        ],
+        "source": "passed over",
+    });
+    let sample = reader.line(line.to_string().as_bytes()).unwrap();
+    let (mut learnt, mut given) = (Vec::new(), Vec::new());
+    for (&id, &is_learnt) in sample.ids.iter().zip(&sample.learnt) {
+        let part = if is_learnt { &mut learnt } else { &mut given };
+        part.push(id);
+    }
+    let text = |ids: &[u32]| tokenizer.decode(ids, false).unwrap();
+    assert_eq!(text(&learnt), "Ho<|im_end|>\nMe.<|im_end|>\n");
+    let given = text(&given);
+    assert!(
+        given.ends_with("Who?<|im_end|>\n<|im_start|>assistant\n"),
+        "{given}"
+    );
+    assert_eq!(text(&sample.ids).matches("<|im_start|>").count(), 5);
+}
+
+#[test]
+fn texts_and_completions_are_learnt_with_their_end() {
+    let tokenizer = of_bytes().with_ends(None, vec![2]).unwrap();
+    let reader = SampleReader::new(&tokenizer, None);
+    let file = "{\"text\": \"Hi.\"}\n\n  {\"prompt\": \"Hi, \", \"completion\": \"ho.\"}\r\n";
+    let samples = reader
+        .lines(Path::new("my.jsonl"), file.as_bytes())
+        .unwrap();
+    let [text, completion] = samples.as_slice() else {
+        panic!("{samples:?}");
+    };
+    let all = tokenizer.decode(&text.ids, false).unwrap();
+    assert_eq!(all, "<|endoftext|>Hi.<|im_end|>");
+    assert!(text.learnt.iter().all(|&learnt| learnt));
+    let begin = completion.learnt.iter().position(|&learnt| learnt).unwrap();
+    assert!(completion.learnt[begin..].iter().all(|&learnt| learnt));
+    let learnt = tokenizer.decode(&completion.ids[begin..], false).unwrap();
+    // The space between the two is of the same token as the completion's first letters.
+    assert_eq!(learnt, " ho.<|im_end|>");
+}
+
+#[test]
+fn a_line_that_is_no_sample_is_named() {
+    let source = fs::read_to_string(templates().join("thinking.jinja")).unwrap();
+    let template = ChatTemplate::new("thinking.jinja", &source).unwrap();
+    let tokenizer = of_bytes();
+    let asked = "{\"role\": \"user\", \"content\": \"Hi\"}";
+    let said = "{\"role\": \"assistant\", \"content\": \"Ho\"}";
+    let of = |messages: &[&str]| format!("{{\"messages\": [{}]}}", messages.join(", "));
+    let forms = "messages, text, or prompt and completion";
+    let cases = [
+        (
+            "[1]".to_owned(),
+            format!("the line: expected {forms}, got "),
+        ),
+        (
+            "{\"text\"".to_owned(),
+            format!("the line: expected {forms}, got "),
+        ),
+        (
+            "{\"text\": 3}".to_owned(),
+            format!("the line: expected {forms}, got "),
+        ),
+        (
+            "{\"texts\": \"a\"}".to_owned(),
+            format!("the line: expected {forms}, got none of them"),
+        ),
+        (
+            "{\"prompt\": \"a\"}".to_owned(),
+            format!("the line: expected {forms}, got prompt"),
+        ),
+        (
+            "{\"text\": \"a\", \"prompt\": \"a\", \"completion\": \"a\"}".to_owned(),
+            format!("the line: expected {forms}, got text and prompt and completion"),
+        ),
+        (
+            "{\"text\": \"\"}".to_owned(),
+            "tokens to learn: expected at least one".to_owned(),
+        ),
+        (
+            of(&[asked]),
+            "tokens to learn: expected at least one".to_owned(),
+        ),
+        // This template writes an answer without its thoughts once another question follows.
+        (
+            of(&[asked, said, asked, said]),
+            "the chat template: expected one whose text".to_owned(),
+        ),
+    ];
+    let reader = SampleReader::new(&tokenizer, Some(&template));
+    for (line, message) in cases {
+        let file = format!("\n{{\"text\": \"first\"}}\n{line}\n");
+        let error = reader
+            .lines(Path::new("my.jsonl"), file.as_bytes())
+            .unwrap_err();
+        assert!(matches!(error, Error::Line { line: 3, .. }), "{error:?}");
+        let said = error.to_string();
+        assert!(
+            said.starts_with(&format!("my.jsonl:3: {message}")),
+            "{said}"
+        );
+    }
+    let without = SampleReader::new(&tokenizer, None);
+    let error = without.line(of(&[asked, said]).as_bytes()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "messages: expected a model with a chat template, got one without"
+    );
+    let missing = reader.read(Path::new("no such file")).unwrap_err();
+    assert!(matches!(missing, Error::Read { .. }), "{missing}");
 }

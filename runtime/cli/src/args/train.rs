@@ -113,7 +113,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "host|FILE")]
     pub(crate) offload_optimizer: Option<PathBuf>,
     /// Keep the input of each layer alone and compute the layer again for its gradients: one more forward pass, and the memory of one
-    /// layer's in place of all. In f32 without loss scaling, and not for routers with a balancing bias.
+    /// layer's in place of all. In f32 without loss scaling, and neither for samples nor for routers with a balancing bias.
     #[arg(long)]
     pub(crate) checkpoint_activations: bool,
     /// Begin only if so many percent more memory is free than is counted for a step; 0 counts nothing. Devices that don't tell what is free
@@ -140,19 +140,27 @@ pub(crate) struct PublishedArgs {
     /// of the configuration's size is learnt from the text.
     #[arg(long, requires = "model")]
     pub(crate) from_scratch: bool,
+    /// Learn from samples in place of a text: a file with a line of JSON for each. A sample has messages (a conversation, of which the answers
+    /// are learnt), text, or prompt and completion. Several samples fill a sequence together and see nothing of each other.
+    #[arg(long, value_name = "FILE", requires = "model", conflicts_with_all = OF_TEXT)]
+    pub(crate) data: Option<PathBuf>,
     /// Join the lines of a paragraph of the text.
     #[arg(long, requires = "model")]
     pub(crate) paragraphs: bool,
-    /// Tokens at the end of the text that are not learnt from: perplexity is measured on them [default: 2048].
+    /// Tokens at the end of the text, with --data samples at the end of the file, that are not learnt from: perplexity is measured on them
+    /// [default: 2048, with --data a twentieth].
     #[arg(long, value_name = "N", requires = "model")]
     pub(crate) held_out: Option<usize>,
-    /// Steps between two measurements of perplexity on the tokens that are held out; none are made during the training without this.
+    /// Steps between two measurements of perplexity on what is held out; none are made during the training without this.
     #[arg(long, value_name = "N", requires = "model", value_parser = positive)]
     pub(crate) evaluate_every: Option<usize>,
     /// Share of a weight that a step at a rate of 1 would take away [default: 0.01].
     #[arg(long, value_name = "W", requires = "model")]
     pub(crate) weight_decay: Option<f32>,
 }
+
+/// Options about a text, which samples take the place of.
+const OF_TEXT: [&str; 3] = ["text", "paragraphs", "from_scratch"];
 
 /// Options that only the small transformer over bytes has.
 const OF_BYTES: [&str; 4] = ["hidden", "layers", "experts", "top_k"];
@@ -167,6 +175,7 @@ Examples:
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --offload-optimizer host
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --accumulate 8 --schedule linear --evaluate-every 50
+  moebius train --model SmolLM2 --data chats.jsonl --out SmolLM2-mine --seq 1024 --batch 1 --accumulate 16
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --precision fp8-delayed --checkpoint run
   moebius train --model new --from-scratch --paragraphs --steps 2000 --learning-rate 0.003 --out trained
 

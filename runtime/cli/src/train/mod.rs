@@ -1,6 +1,7 @@
 //! `moebius train`: trains a model and shows its progress, here the small decoder over bytes, in [`published`] published
 //! models.
 
+mod lessons;
 mod published;
 
 use std::path::Path;

@@ -7,11 +7,14 @@ use moebius_device::{Device, Work};
 use moebius_model::decoder::ModelSpec;
 use moebius_model::families::describe_all;
 use moebius_model::load::ModelFiles;
-use moebius_model::{Beside, Subject, TrainConfig, Trainer, Windows, check_target, save, spread};
+use moebius_model::{
+    Beside, Subject, TrainConfig, Trainer, TrainingData, check_target, save, spread,
+};
 use moebius_text::Tokenizer;
 use moebius_weights::python_json;
 use serde_json::{Value, json};
 
+use super::lessons::{HeldOut, Lessons, say_packed};
 use super::{Course, Evaluate, check_memory, goes_on, precision, sequences, steps, text};
 use crate::args::TrainArgs;
 use crate::error::CliError;
@@ -19,9 +22,6 @@ use crate::hub::located;
 use crate::published;
 use crate::resolve::open_for;
 use crate::screen::{Outcome, Screen};
-
-/// Default number of tokens at the end of the text that are held out from training.
-const HELD_OUT: usize = 2048;
 
 /// Special token that comes first in a learned vocabulary.
 const END: &str = "<|endoftext|>";
@@ -38,32 +38,29 @@ pub(super) fn run(
     // Files are read before the device is opened, since that fails sooner.
     check_target(out)?;
     let source = Source::read(args, &located(model)?)?;
-    let (learnt, held_out) = source.parts(args.published.held_out.unwrap_or(HELD_OUT));
-    if args.published.evaluate_every.is_some() && held_out.len() < 2 {
-        let message = format!(
-            "--evaluate-every: expected 2 tokens held out, got {}",
-            held_out.len()
-        );
-        return Err(CliError::usage(
-            message,
-            Some("--held-out N holds some out"),
-        ));
-    }
     let course = Course::read(args, TrainConfig::fine_tuning(), |_| {
         Subject::from(source.spec())
     })?;
+    let (held_out, sequence) = (args.published.held_out, course.config.sequence);
+    let (data, held_out) = source.lessons.parts(held_out, sequence)?;
+    if args.published.evaluate_every.is_some() && held_out.targets() == 0 {
+        let message = "--evaluate-every: expected something held out, got nothing";
+        let hint = "--held-out N holds some out";
+        return Err(CliError::usage(message, Some(hint)));
+    }
     let flops = course.config.step_flops(source.spec());
     let (name, device) = open_for(Work::Steps { flops }, args.devices, screen)?;
     source.spec().check_experts(&device)?;
     check_memory(args, (source.spec(), &course.config), (name, &device))?;
-    let mut trainer = source.trainer(course, learnt.to_vec(), &device, screen)?;
+    say_packed(&data, screen)?;
+    let mut trainer = source.trainer(course, data, &device, screen)?;
     title(name, (&source, &trainer), screen)?;
-    let before = judged("before", (&source, &trainer), held_out, screen)?;
-    let evaluate = |trainer: &Trainer, screen: &mut Screen| evaluated(trainer, held_out, screen);
+    let before = judged("before", (&source, &trainer), &held_out, screen)?;
+    let evaluate = |trainer: &Trainer, screen: &mut Screen| evaluated(trainer, &held_out, screen);
     let every = args.published.evaluate_every;
     let evaluate = every.map(|every| (every, &evaluate as &Evaluate<'_>));
     let run = steps(args, &mut trainer, evaluate, screen)?;
-    let after = judged("after", (&source, &trainer), held_out, screen)?;
+    let after = judged("after", (&source, &trainer), &held_out, screen)?;
     let ended = trainer.is_finished() || args.checkpoint.is_none();
     let folder = ended.then(|| source.save(&trainer, out)).transpose()?;
     let good = run.say(args, &trainer, screen)?;
@@ -112,47 +109,41 @@ fn title(
 
 /// Measures of a model, taken before and after training.
 struct Judged {
-    /// Perplexity of the held-out text; `None` if it has fewer than two tokens.
+    /// Perplexity on what is held out; `None` if that is nothing.
     perplexity: Option<f64>,
     /// Distance of each layer's experts from their mean.
     apart: Vec<f64>,
 }
 
-/// Measures the model on the text `held_out`, in windows as long as a training sequence.
+/// Measures the model on what is held out.
 fn judged(
     when: &str,
     (source, trainer): (&Source, &Trainer),
-    held_out: &[u32],
+    held_out: &HeldOut,
     screen: &mut Screen,
 ) -> Result<Judged, CliError> {
     let apart = spread(&mut trainer.model(), source.spec())?;
-    if held_out.len() < 2 {
-        let perplexity = None;
-        return Ok(Judged { perplexity, apart });
-    }
-    let windows = windows(trainer)?;
-    let bar = screen.steps("held-out tokens", held_out.len() - 1);
+    let bar = screen.steps("held-out tokens", held_out.targets());
     let mut judged = |tokens: usize| bar.set_position(tokens as u64);
-    let found = trainer.perplexity(held_out, windows, &mut judged);
+    let found = held_out.perplexity(trainer, &mut judged);
     bar.finish_and_clear();
-    let found = found?;
-    let (perplexity, tokens) = (found.perplexity(), found.tokens);
-    screen.line(&format!(
-        "  perplexity {when}: {perplexity:.2} on {tokens} held-out tokens"
-    ))?;
-    let perplexity = Some(perplexity);
-    Ok(Judged { perplexity, apart })
+    let perplexity = found?.map(|found| (found.perplexity(), found.tokens));
+    if let Some((perplexity, tokens)) = perplexity {
+        screen.line(&format!(
+            "  perplexity {when}: {perplexity:.2} on {tokens} held-out tokens"
+        ))?;
+    }
+    Ok(Judged {
+        perplexity: perplexity.map(|(perplexity, _)| perplexity),
+        apart,
+    })
 }
 
-/// Windows as long as a training sequence, each half of one after the one before.
-fn windows(trainer: &Trainer) -> Result<Windows, CliError> {
-    let context = trainer.config().sequence.max(2);
-    Ok(Windows::new(context, context / 2)?)
-}
-
-/// Measures the model on the text `held_out` during its training, and writes what it found as a line or an object.
-fn evaluated(trainer: &Trainer, held_out: &[u32], screen: &mut Screen) -> Result<(), CliError> {
-    let found = trainer.perplexity(held_out, windows(trainer)?, &mut |_| ())?;
+/// Measures the model on what is held out during its training, and writes what it found as a line or an object.
+fn evaluated(trainer: &Trainer, held_out: &HeldOut, screen: &mut Screen) -> Result<(), CliError> {
+    let Some(found) = held_out.perplexity(trainer, &mut |_| ())? else {
+        return Ok(());
+    };
     let (step, loss, perplexity) = (trainer.steps_done(), found.nats, found.perplexity());
     screen.line(&format!(
         "  step {step:>5}  held out: loss {loss:.3}  perplexity {perplexity:.2}"
@@ -166,14 +157,21 @@ fn mean(of: &[f64]) -> Option<f64> {
     (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
 }
 
-/// A model to train, and the tokens of its text.
+/// A model to train, and what it learns from.
 struct Source {
     folder: PathBuf,
     config: Value,
     weights: Weights,
-    ids: Vec<u32>,
+    lessons: Lessons,
     /// Files made here because the model's folder lacks them.
     made: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// What a command line gives to learn from.
+enum Given<'a> {
+    Text(String),
+    /// The file of the samples.
+    Samples(&'a Path),
 }
 
 /// Origin of the initial weights.
@@ -184,7 +182,10 @@ enum Weights {
 
 impl Source {
     fn read(args: &TrainArgs, folder: &Path) -> Result<Self, CliError> {
-        let text = characters(args)?;
+        let given = match &args.published.data {
+            Some(path) => Given::Samples(path),
+            None => Given::Text(characters(args)?),
+        };
         let (config, weights) = if args.published.from_scratch {
             drawn(folder)?
         } else {
@@ -192,17 +193,21 @@ impl Source {
         };
         let mut made = Vec::new();
         let learns = args.published.from_scratch && !folder.join(TOKENIZER).is_file();
-        let tokenizer = if learns {
-            let json = Tokenizer::learn(&text, weights.spec().vocabulary, END)?;
+        let tokenizer = if let (Given::Text(text), true) = (&given, learns) {
+            let json = Tokenizer::learn(text, weights.spec().vocabulary, END)?;
             let tokenizer = Tokenizer::from_bytes(&json)?;
             made.push((TOKENIZER, json));
             tokenizer
         } else {
             Tokenizer::from_folder(folder)?
         };
+        let lessons = match given {
+            Given::Samples(path) => Lessons::read(path, folder, &tokenizer)?,
+            Given::Text(text) => Lessons::Text(tokenizer.encode(&text, false)?),
+        };
         Ok(Self {
             folder: folder.to_owned(),
-            ids: tokenizer.encode(&text, false)?,
+            lessons,
             config,
             weights,
             made,
@@ -228,17 +233,11 @@ impl Source {
         }
     }
 
-    /// The tokens to train on, and the last `held_out` tokens.
-    fn parts(&self, held_out: usize) -> (&[u32], &[u32]) {
-        let from = self.ids.len().saturating_sub(held_out);
-        self.ids.split_at(from)
-    }
-
-    /// A trainer on `ids`, from the checkpoint or the initial weights.
+    /// A trainer on `data`, from the checkpoint or the initial weights.
     fn trainer(
         &self,
         course: Course,
-        ids: Vec<u32>,
+        data: TrainingData,
         device: &burn::tensor::Device,
         screen: &Screen,
     ) -> Result<Trainer, CliError> {
@@ -248,12 +247,12 @@ impl Source {
             checkpoint,
         } = course;
         if let Some(checkpoint) = checkpoint {
-            return Ok(Trainer::resume(checkpoint, subject, ids, device)?);
+            return Ok(Trainer::resume(checkpoint, subject, data, device)?);
         }
         match &self.weights {
-            Weights::Drawn(..) => Ok(Trainer::new(config, subject, ids, device)?),
+            Weights::Drawn(..) => Ok(Trainer::new(config, subject, data, device)?),
             Weights::Files(files) => Ok(published::shown(screen, |progress| {
-                Trainer::load(config, files, ids, device, progress)
+                Trainer::load(config, files, data, device, progress)
             })?),
         }
     }

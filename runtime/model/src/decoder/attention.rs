@@ -118,7 +118,15 @@ impl Attention {
                 let keys = cache.scales.map_or(1.0, |scales| scales.keys);
                 cache.attend(heads, &self.attend(keys))?
             }
-            None => in_chunks(heads, spec.chunk, &self.attend(1.0))?,
+            None => match &places.packed {
+                // No document is longer than a chunk.
+                Some(packed) => {
+                    let numbers = packed.numbers.clone();
+                    let attend = self.attend(1.0).documents(numbers.clone(), numbers);
+                    in_chunks(heads, None, &attend)?
+                }
+                None => in_chunks(heads, spec.chunk, &self.attend(1.0))?,
+            },
         };
         let rows = places.first.len() * places.tokens;
         let width = spec.heads * spec.value_dim;

@@ -58,7 +58,12 @@ impl Convolution {
         };
         let term = |tap: usize| {
             let factors = factors.clone().narrow(1, tap, 1).reshape([1, 1, h]);
-            values.clone().narrow(1, tap, s) * factors
+            let values = values.clone().narrow(1, tap, s);
+            let values = match &places.packed {
+                Some(packed) => packed.without_first(values, taps - 1 - tap),
+                None => values,
+            };
+            values * factors
         };
         let sums = (1..taps).fold(term(0), |sums, tap| sums + term(tap));
         let sums = match &self.bias {

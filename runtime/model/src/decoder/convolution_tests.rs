@@ -56,6 +56,7 @@ fn a_sum_is_over_the_last_tokens() {
         first: vec![0],
         tokens: 4,
         longest: 4,
+        packed: None,
     };
     let x = matrix(&[1.0, 2.0, 3.0, 1.0], [4, 1]);
     let y = convolution.forward(x, &places, None).unwrap();

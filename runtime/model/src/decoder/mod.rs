@@ -2,7 +2,8 @@
 //!
 //! [`ModelSpec`] describes a model, and [`Weights`] provides its tensors. [`Model::forward`] computes the logits of whole sequences, with
 //! gradients, and [`Model::step`] the logits of new tokens over a [`Cache`]. [`Model::forward_as_served`] gives a training the bits of such
-//! steps, and [`Model::forward_along`] replays [`Routes`]. [`crate::load`] loads a model from a folder.
+//! steps, [`Model::forward_along`] replays [`Routes`], and [`Model::forward_documents`] takes sequences of several [`Documents`].
+//! [`crate::load`] loads a model from a folder.
 
 mod attention;
 mod attention_weights;
@@ -10,6 +11,7 @@ mod block;
 mod building;
 mod cache;
 mod convolution;
+mod documents;
 mod exact;
 mod footprint;
 mod padded;
@@ -31,6 +33,7 @@ pub use block::{Block, FeedForward};
 pub use building::Building;
 pub use cache::{Cache, CacheMemory};
 pub use convolution::Convolution;
+pub use documents::Documents;
 pub use rope::{Rope, RopeScaling, yarn_attention};
 pub use routes::Routes;
 pub use slot::{Place, Slot};
@@ -140,6 +143,7 @@ fn whole(tokens: &Tensor<2, Int>) -> Places {
         first: vec![0; sequences],
         tokens: length,
         longest: length,
+        packed: None,
     }
 }
 
@@ -373,6 +377,7 @@ impl Model {
             first: cache.lengths().to_vec(),
             tokens: length,
             longest: cache.longest(),
+            packed: None,
         };
         let step = cache.extend(counts)?;
         self.run(tokens, &places, Given::cached(cache, step))
@@ -418,6 +423,7 @@ impl Model {
             first: sequences.iter().map(|of| of.start).collect(),
             tokens: length,
             longest: cache.longest(),
+            packed: None,
         };
         let step = cache.step_of(sequences)?;
         let device = tokens.device();
@@ -549,10 +555,18 @@ impl Model {
             return Ok(None);
         };
         let (learned, length) = (learned.val(), places.tokens);
-        let [most, _] = learned.dims();
-        let longest = places.first.iter().max().map_or(0, |first| first + length);
+        let [most, width] = learned.dims();
+        let longest = match &places.packed {
+            Some(_) => places.longest,
+            None => places.first.iter().max().map_or(0, |first| first + length),
+        };
         let expected = format!("at most {most}");
         Error::check(longest <= most, "sequence", expected, longest)?;
+        if let Some(packed) = &places.packed {
+            let at = packed.on(&learned.device());
+            let shape = [places.first.len(), length, width];
+            return Ok(Some(learned.select(0, at).reshape(shape)));
+        }
         let firsts = places.firsts().iter();
         let of = |&first: &usize| learned.clone().narrow(0, first, length).unsqueeze();
         let mut learned: Vec<Tensor<3>> = firsts.map(of).collect();

@@ -34,6 +34,7 @@ impl Model {
             first: vec![0],
             tokens: size,
             longest: ids.len(),
+            packed: None,
         };
         // The last token's place is data: as the bound of a slice it would be part of the program.
         let last = TensorData::new(vec![ids.len() as i32 - 1], [1]);

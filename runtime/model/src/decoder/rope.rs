@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::f64::consts::PI;
 
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::exact;
 use moebius::nn::{self, Pairs};
 use serde::Serialize;
@@ -211,6 +211,8 @@ pub(super) struct Places {
     pub(super) tokens: usize,
     /// Tokens of the longest sequence that is computed together with these: all tokens of the pass, or those that a cache has room for.
     pub(super) longest: usize,
+    /// The documents that the sequences are made of; `None` where each is one.
+    pub(super) packed: Option<Packed>,
 }
 
 impl Places {
@@ -219,6 +221,50 @@ impl Places {
         let alike = self.first.windows(2).all(|pair| pair[0] == pair[1]);
         let count = if alike { 1 } else { self.first.len() };
         self.first.get(..count).unwrap_or_default()
+    }
+
+    /// The number of sequences whose tokens have positions of their own, 1 where those of all are alike, and these positions, one sequence after
+    /// the other.
+    pub(super) fn positions(&self) -> (usize, Vec<usize>) {
+        if let Some(packed) = &self.packed {
+            return (self.first.len(), packed.positions.clone());
+        }
+        let firsts = self.firsts();
+        let positions = firsts.iter().flat_map(|&from| from..from + self.tokens);
+        (firsts.len(), positions.collect())
+    }
+}
+
+/// The documents of a pass's sequences, as layers read them.
+#[derive(Clone, Debug)]
+pub(super) struct Packed {
+    /// The position of each token in its document \[B · S\].
+    pub(super) positions: Vec<usize>,
+    /// The number of each token's document in its sequence \[B, S\].
+    pub(super) numbers: Tensor<2, Int>,
+}
+
+impl Packed {
+    /// The positions \[B · S\] on a device.
+    pub(super) fn on(&self, device: &Device) -> Tensor<1, Int> {
+        let positions: Vec<i32> = self.positions.iter().map(|&at| at as i32).collect();
+        let count = positions.len();
+        Tensor::from_data(TensorData::new(positions, [count]), (device, DType::I32))
+    }
+
+    /// The values \[B, S, H\] with 0 in place of those of the first `back` tokens of each document.
+    pub(super) fn without_first(&self, values: Tensor<3>, back: usize) -> Tensor<3> {
+        if back == 0 {
+            return values;
+        }
+        let [sequences, tokens, _] = values.dims();
+        let kept = self
+            .positions
+            .iter()
+            .map(|&at| f32::from(u8::from(at >= back)));
+        let kept = TensorData::new(kept.collect::<Vec<f32>>(), [sequences, tokens, 1]);
+        let options = (&values.device(), values.dtype());
+        values * Tensor::from_data(kept, options)
     }
 }
 
@@ -236,14 +282,14 @@ impl Angles {
         (device, dtype): (&Device, DType),
     ) -> Self {
         let mut kinds: Vec<(Rope, [Tensor<4>; 2])> = Vec::new();
-        let first = places.firsts();
+        let (sequences, positions) = places.positions();
         for rope in ropes {
             if kinds.iter().any(|(known, _)| known == rope) {
                 continue;
             }
-            let positions = first.iter().flat_map(|&from| from..from + places.tokens);
-            let shape = [first.len(), places.tokens, 1, rope.rotated / 2];
-            let tables = rope.of_length(places.longest).tables(positions);
+            let shape = [sequences, places.tokens, 1, rope.rotated / 2];
+            let tables = rope.of_length(places.longest);
+            let tables = tables.tables(positions.iter().copied());
             let tables = tables.map(|values| {
                 let data = TensorData::new(values, shape);
                 Tensor::from_data(data, (device, dtype))

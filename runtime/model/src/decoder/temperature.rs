@@ -26,13 +26,13 @@ impl Temperature {
 
     /// Multiplies queries \[B, S, heads, D\] by the factors of their positions.
     pub(super) fn applied(&self, q: Tensor<4>, places: &Places) -> Tensor<4> {
-        let firsts = places.firsts();
-        let positions = firsts.iter().flat_map(|&from| from..from + places.tokens);
+        let (sequences, positions) = places.positions();
+        let positions = positions.into_iter();
         let factors: Vec<f32> = positions.map(|position| self.factor(position)).collect();
         if factors.iter().all(|&factor| factor == 1.0) {
             return q;
         }
-        let data = TensorData::new(factors, [firsts.len(), places.tokens, 1, 1]);
+        let data = TensorData::new(factors, [sequences, places.tokens, 1, 1]);
         let options = (&q.device(), q.dtype());
         q * Tensor::from_data(data, options)
     }
