@@ -4,6 +4,7 @@
 //! |---|---|
 //! | values as codes, and back | [`encode`], [`decode`], [`fake_quantize`], [`Fp8Tensor`] |
 //! | the weights of layers | [`Weight`], in one of three [`Precision`]s |
+//! | low-rank changes of frozen weights | [`LowRank`], which [`Weight::with_changes`] attaches |
 //! | inference with a whole model | [`Fp8Conversion`], [`InferenceEngine`] |
 //! | training | [`training`] |
 //!
@@ -13,6 +14,7 @@
 mod activations;
 mod convert;
 mod engine;
+mod low_rank;
 mod matrices;
 mod product;
 mod scales;
@@ -25,6 +27,8 @@ pub use activations::{ActivationScaling, Activations};
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
 pub(crate) use convert::{FROZEN_EXPERTS, SHARED_EXPERT, container, known_container, same_name};
 pub use engine::{InferenceEngine, MemoryReport};
+pub use low_rank::LowRank;
+pub(crate) use low_rank::changed;
 pub(crate) use matrices::Codes;
 pub use matrices::{Fp8Matrices, Instructions};
 pub use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};

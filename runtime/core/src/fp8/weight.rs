@@ -1,26 +1,28 @@
 //! [`Weight`]: one weight of a product, in any precision.
 
+mod walk;
+
 use super::activations::{ActivationScaling, Activations};
+use super::low_rank::{self, LowRank};
 use super::matrices::{Codes, Fp8Matrices, Instructions};
 use super::product::{Fp8Product, Fp8Recipe};
 use super::tensor::{Fp8Tensor, quantize_stack};
 use crate::Error;
 use crate::check::{reshaped, stacked};
-use crate::parameters::{cast_param, zeros};
+use crate::parameters::{cast_all, cast_param, zeros};
 use crate::sparse::Sparse24Tensor;
-use burn::module::{
-    Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
-    Param, ParamId, Reparameterization, Reparameterizer,
-};
+use burn::module::{Module, ModuleVisitor, Param, ParamId, Reparameterization, Reparameterizer};
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use moebius_ops::quantize::Quantizer;
 use moebius_ops::scaling::Granularity;
 use moebius_ops::{Fault, Mismatch};
 
+pub(super) use walk::ATTACHED;
+
 /// How a weight keeps its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// A parameter in floating point.
+    /// A parameter in floating point, with [low-rank changes](LowRank) or without.
     Float,
     /// A parameter in floating point whose products round it to FP8; see [`training`](super::training).
     Fp8Training,
@@ -67,6 +69,8 @@ pub(super) struct Form {
     pub(super) product: Option<Fp8Product>,
     pub(super) codes: Option<Codes>,
     pub(super) sparse: Option<Sparse24Tensor>,
+    /// Low-rank changes of a weight without the three above, in the order of their rows.
+    changes: Vec<LowRank>,
     /// The number of projections whose rows lie one after the other, such as a gate and an up projection.
     #[module(skip)]
     parts: usize,
@@ -78,8 +82,14 @@ impl Form {
             product: None,
             codes: None,
             sparse: None,
+            changes: Vec::new(),
             parts,
         }
+    }
+
+    /// Whether nothing needs to be attached for products, but for the number of projections.
+    fn is_plain(&self) -> bool {
+        self.product.is_none() && self.stored_on().is_none() && self.changes.is_empty()
     }
 
     /// The device of what is stored in place of the parameter's values; `None` if it has them.
@@ -116,6 +126,8 @@ impl Reparameterizer for Attach {
 /// A weight as an operand of a product.
 pub(crate) enum Operand<'a, const D: usize> {
     Float(Tensor<D>),
+    /// A weight in floating point, and low-rank changes of it.
+    Changed(Tensor<D>, &'a [LowRank]),
     Training(&'a Fp8Product, Tensor<D>),
     Codes(&'a Codes),
     Sparse24(&'a Sparse24Tensor),
@@ -202,6 +214,7 @@ impl<const D: usize> Weight<D> {
         }
         let form = Form {
             product: self.product().cloned(),
+            changes: self.changes().to_vec(),
             ..Form::float(parts)
         };
         match self.stored_on() {
@@ -230,6 +243,40 @@ impl<const D: usize> Weight<D> {
             ..Form::float(self.parts())
         };
         Ok(Self::of(self.0, form))
+    }
+
+    /// A copy with these low-rank changes in place of any others, in the order of their rows. The weight itself trains on unless it is frozen
+    /// ([`Module::no_grad`]).
+    ///
+    /// # Errors
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for codes, 2:4 and a weight that trains in FP8, [`ErrorKind::Shape`](crate::ErrorKind::Shape)
+    /// for another shape or dtype, [`ErrorKind::Device`](crate::ErrorKind::Device) for another device, and
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for rows that the weight doesn't have or that two changes share.
+    pub fn with_changes(self, changes: Vec<LowRank>) -> Result<Self, Error> {
+        let float = matches!(self.precision(), Precision::Float);
+        let (what, expected) = ("weight with low-rank changes", "floating point");
+        let precision = self.precision();
+        let got = format_args!("{precision:?}");
+        Fault::State.unless(float, what, expected, got)?;
+        let shape = match self.dims().as_slice() {
+            [rows, columns] => [1, *rows, *columns],
+            [matrices, rows, columns] => [*matrices, *rows, *columns],
+            other => return Err(Mismatch::new(what, "2 or 3 dimensions", other.len()).into()),
+        };
+        low_rank::check(&changes, shape, self.dtype(), &self.device())?;
+        let form = Form {
+            changes,
+            ..Form::float(self.parts())
+        };
+        Ok(Self::of(self.0, form))
+    }
+
+    /// The low-rank changes of the weight, if it has any.
+    pub fn changes(&self) -> &[LowRank] {
+        match form_of(&self.0) {
+            Some(form) => &form.changes,
+            None => &[],
+        }
     }
 
     /// Rounds the values to codes, detached from the graph; returns the coded weight, and its relative error ‖decoded − before‖ / ‖before‖,
@@ -293,7 +340,8 @@ impl<const D: usize> Weight<D> {
             return Self(cast_param(self.0, dtype));
         };
         if form.stored_on().is_none() {
-            return Self::of(cast_param(self.0, dtype), form);
+            let changes = cast_all(form.changes, dtype);
+            return Self::of(cast_param(self.0, dtype), Form { changes, ..form });
         }
         let form = Form {
             codes: form.codes.map(|codes| Codes { dtype, ..codes }),
@@ -311,7 +359,7 @@ impl<const D: usize> Weight<D> {
     /// The precision of the values.
     pub fn precision(&self) -> Precision {
         match self.operand() {
-            Operand::Float(_) => Precision::Float,
+            Operand::Float(_) | Operand::Changed(..) => Precision::Float,
             Operand::Training(..) => Precision::Fp8Training,
             Operand::Codes(_) => Precision::Fp8,
             Operand::Sparse24(_) => Precision::Sparse24,
@@ -348,16 +396,25 @@ impl<const D: usize> Weight<D> {
         Some(&self.codes_of()?.activations)
     }
 
-    /// The values: those of the parameter, the decoded codes, or those of 2:4, which are read back.
+    /// The values: those of the parameter, with low-rank changes written into them, the decoded codes, or those of 2:4, which are read back.
     ///
     /// # Errors
-    /// The errors of [`Fp8Matrices::to_tensor`], [`Fp8Tensor::dequantize`] and [`Sparse24Tensor::to_dense`].
+    /// The errors of [`Fp8Matrices::to_tensor`], [`Fp8Tensor::dequantize`] and [`Sparse24Tensor::to_dense`], and of a device that can't multiply
+    /// the factors of a change.
     pub fn values(&self) -> Result<Tensor<D>, Error> {
         if let Some(weights) = self.sparse24() {
             return Ok(reshaped(weights.to_dense()?, self.dims()));
         }
         let Some(codes) = self.codes_of() else {
-            return Ok(self.0.val());
+            let (values, changes) = (self.0.val(), self.changes());
+            if changes.is_empty() {
+                return Ok(values);
+            }
+            let shape = values.dims();
+            return Ok(reshaped(
+                low_rank::merged(stacked(values)?, changes)?,
+                shape,
+            ));
         };
         let values = codes.matrices.to_tensor()?.dequantize(FloatDType::F32)?;
         Ok(reshaped(values, self.dims()).cast(codes.dtype))
@@ -366,7 +423,7 @@ impl<const D: usize> Weight<D> {
     /// Returns the values of the parameter.
     ///
     /// # Errors
-    /// [`Mismatch`] for codes and 2:4.
+    /// [`Mismatch`] for codes, 2:4 and low-rank changes.
     pub(crate) fn float(&self) -> Result<Tensor<D>, Mismatch> {
         self.check_float()?;
         Ok(self.0.val())
@@ -375,7 +432,7 @@ impl<const D: usize> Weight<D> {
     /// The parameter.
     ///
     /// # Errors
-    /// [`Mismatch`] for codes and 2:4.
+    /// [`Mismatch`] for codes, 2:4 and low-rank changes.
     pub(crate) fn into_float(self) -> Result<Param<Tensor<D>>, Mismatch> {
         self.check_float()?;
         Ok(self.0.materialize())
@@ -387,7 +444,14 @@ impl<const D: usize> Weight<D> {
             None => "FP8 codes",
         };
         let float = self.stored_on().is_none();
-        Fault::State.unless(float, "weight", "floating point", got)
+        Fault::State.unless(float, "weight", "floating point", got)?;
+        let unchanged = self.changes().is_empty();
+        Fault::State.unless(
+            unchanged,
+            "weight",
+            "one without changes",
+            "low-rank changes",
+        )
     }
 
     pub(crate) fn operand(&self) -> Operand<'_, D> {
@@ -403,6 +467,9 @@ impl<const D: usize> Weight<D> {
                 product: Some(product),
                 ..
             }) => Operand::Training(product, self.0.val()),
+            Some(Form { changes, .. }) if !changes.is_empty() => {
+                Operand::Changed(self.0.val(), changes)
+            }
             _ => Operand::Float(self.0.val()),
         }
     }
@@ -500,85 +567,3 @@ pub(super) fn check_activations<const D: usize>(source: Activations) -> Result<(
     let what = "activations of experts";
     Ok(Fault::Config.unless(right, what, expected, got)?)
 }
-
-// Like Burn's implementation for a parameter, except that visitors and mappers see the parameter with its form: Burn detaches everything
-// before it shows a parameter.
-impl<const D: usize> Module for Weight<D> {
-    fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
-        let Some(form) = form_of(&self.0) else {
-            return Module::visit(&self.0, visitor);
-        };
-        visitor.visit_float(&self.0);
-        visitor.enter_module(Form::NAME, ATTACHED);
-        form.visit(visitor);
-        visitor.exit_module(Form::NAME, ATTACHED);
-    }
-
-    fn map<M: ModuleMapper>(self, mapper: &mut M) -> Self {
-        let Some(before) = form_of(&self.0).cloned() else {
-            return Self(Module::map(self.0, mapper));
-        };
-        let param = mapper.map_float(self.0);
-        // A mapper of this crate may have attached another form; most mappers drop the form.
-        let form = form_of(&param).cloned();
-        if let Some(form) = &form
-            && form.product.is_none()
-            && form.stored_on().is_none()
-        {
-            return Self(param);
-        }
-        mapper.enter_module(Form::NAME, ATTACHED);
-        let form = Module::map(form.unwrap_or(before), mapper);
-        mapper.exit_module(Form::NAME, ATTACHED);
-        Self::of(param, form)
-    }
-
-    fn materialize(self) -> Self {
-        let Some(Form { parts, .. }) = form_of(&self.0) else {
-            return Self(self.0.materialize());
-        };
-        let (stored, parts) = (self.stored_on().is_some(), *parts);
-        match self.values() {
-            Ok(values) if stored => {
-                let param = Param::from_tensor(values).set_require_grad(false);
-                Self::from(param).with_parts(parts)
-            }
-            Ok(_) => Self::of(self.0, Form::float(parts)),
-            // A record has damaged what is stored; products refuse it.
-            Err(_) => self,
-        }
-    }
-
-    fn collect_devices(&self, devices: Devices) -> Devices {
-        self.0.collect_devices(devices)
-    }
-
-    fn to_device(self, device: &Device) -> Self {
-        Self(self.0.to_device(device))
-    }
-
-    fn fork(self, device: &Device) -> Self {
-        Self(self.0.fork(device))
-    }
-
-    fn train(self) -> Self {
-        Self(self.0.train())
-    }
-
-    fn valid(&self) -> Self {
-        Self(self.0.valid())
-    }
-}
-
-/// Burn's container name of attached parameters.
-pub(super) const ATTACHED: &str = "Reparameterization";
-
-impl<const D: usize> ModuleDisplayDefault for Weight<D> {
-    fn content(&self, content: Content) -> Option<Content> {
-        let (shape, precision) = (self.dims(), self.precision());
-        let text = format!("Weight {{shape: {shape:?}, precision: {precision:?}}}");
-        content.add_formatted(&text).optional()
-    }
-}
-
-impl<const D: usize> ModuleDisplay for Weight<D> {}

@@ -4,7 +4,8 @@ use super::linear;
 use crate::Error;
 use crate::check::{check_device, check_positive, check_same, reshaped};
 use crate::fp8::training::{Fp8Product, Fp8Recipe};
-use crate::fp8::{ActivationScaling, Fp8Tensor, Instructions, Operand, Quantizer, Weight};
+use crate::fp8::{ActivationScaling, Fp8Tensor, Instructions, Operand, Quantizer, Weight, changed};
+use crate::ops::Rows;
 use crate::parameters::uniform;
 use crate::sparse::Sparse24Tensor;
 use burn::module::{Module, Param};
@@ -72,7 +73,7 @@ impl LinearConfig {
 ///
 /// | precision of W | y | training |
 /// |---|---|---|
-/// | in floating point | x · Wᵀ + b | by any optimizer |
+/// | in floating point | x · Wᵀ + b, with [low-rank changes](crate::fp8::LowRank) if there are any | by any optimizer |
 /// | trained in FP8 | x̂ · Ŵᵀ + b of rounded x and W; with dy rounded to dŷ, dx = dŷ · Ŵ, dW = dŷᵀ · x̂, db = Σ dy | by any optimizer; [`training::update`](crate::fp8::training) after each backward pass |
 /// | FP8 codes | x · Wᵀ + b with decoded W; codes take a quarter of the memory of f32 | none |
 /// | 2:4 | x · Wᵀ + b, with 0 in place of the half of W that was dropped; what is kept takes 53 % of the memory in f32 | of b; x has a gradient |
@@ -247,6 +248,10 @@ impl Linear {
         let bias = self.bias.as_ref().map(Param::val);
         match self.weight.operand() {
             Operand::Float(w) => linear(x, w, bias),
+            Operand::Changed(w, changes) => {
+                let y = linear(x.clone(), w, bias)?;
+                changed(y, &x, changes, Rows::All(None))
+            }
             Operand::Training(product, w) => {
                 let y = product.apply(x, w, |x, w| linear(x, w, None))?;
                 // The bias is added outside of the product, because its gradient is that of y without rounding.
@@ -268,7 +273,7 @@ impl Linear {
                 check_same("dtype of x", dtype, weights.dtype())?;
                 weights.check(device)?;
             }
-            Operand::Float(w) | Operand::Training(_, w) => {
+            Operand::Float(w) | Operand::Changed(w, _) | Operand::Training(_, w) => {
                 check_same("dtype of x", dtype, w.dtype())?;
                 check_device("device of x", device.clone(), &w.device())?;
             }

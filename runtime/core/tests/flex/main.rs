@@ -13,6 +13,7 @@ mod fused;
 mod large_pages;
 mod layer;
 mod losses;
+mod low_rank;
 mod nn;
 mod optimizer;
 mod pad;

@@ -6,7 +6,7 @@ use super::{
     bias_of, biases, stacked,
 };
 use crate::fp8::training::Fp8Recipe;
-use crate::fp8::{Instructions, Operand, Weight, known_container};
+use crate::fp8::{Instructions, Operand, Weight, changed, known_container};
 use crate::moe::config::SharedExpertConfig;
 use crate::ops::routing::router_logits;
 use crate::ops::{self, Assignment, FeedForward, Rows, Run};
@@ -21,7 +21,8 @@ use moebius_shaders::grouped_gemm::Variant;
 ///
 /// Each weight has its own precision. In FP8 training, all experts of a layer share one scale for each of the two weights, tokens are
 /// rounded before they are sorted, and the gradients of biases are sums of rounded gradients. FP8 codes are decoded while the grouped
-/// products load them, and the rows that they multiply (tokens or hidden rows) may be rounded, too.
+/// products load them, and the rows that they multiply (tokens or hidden rows) may be rounded, too. Weights with low-rank changes
+/// ([`LowRank`](crate::fp8::LowRank)) multiply by separate operations.
 #[derive(Module, Debug)]
 pub struct FeedForwardExperts {
     /// The first weight \[E,F,H\], or \[E,2F,H\] in two parts if gated: gate rows, then up rows.
@@ -136,7 +137,7 @@ impl FeedForwardExperts {
         let hidden = self.hidden(rows, x, w_in, config)?;
         // The rows past the last expert's are undefined, so they become 0 before the largest magnitude of all rows is taken.
         let measured = match &w_out {
-            Operand::Float(_) => false,
+            Operand::Float(_) | Operand::Changed(..) => false,
             Operand::Training(..) => true,
             Operand::Codes(codes) => codes.activations.measures(),
             Operand::Sparse24(_) => unreachable!("{ONLY_MATRICES}"),
@@ -160,6 +161,11 @@ impl FeedForwardExperts {
         let product = |x, w| of.linear(of.gather(x)?, w, bias_of(&self.b_in));
         match w_in {
             Operand::Float(w) => Ok(activate(product(x, w)?, config)),
+            Operand::Changed(w, changes) => {
+                let rows = of.gather(x)?;
+                let y = of.linear(rows.clone(), w, bias_of(&self.b_in))?;
+                Ok(activate(changed(y, &rows, changes, of)?, config))
+            }
             Operand::Training(scales, w) => {
                 let rows = scales.apply(x, w, product)?;
                 Ok(activate(of.defined(rows), config))
@@ -199,6 +205,10 @@ impl FeedForwardExperts {
         let product = |rows, w| of.linear(rows, w, bias_of(&self.b_out));
         match w_out {
             Operand::Float(w) => product(hidden, w),
+            Operand::Changed(w, changes) => {
+                let y = product(hidden.clone(), w)?;
+                changed(y, &hidden, changes, of)
+            }
             Operand::Training(scales, w) => Ok(of.defined(scales.apply(hidden, w, product)?)),
             Operand::Codes(codes) => {
                 let problem = of.product(&hidden, config.hidden)?;
@@ -233,9 +243,12 @@ impl FeedForwardExperts {
         Like::new(self.w_in.dtype(), self.w_in.device())
     }
 
-    /// Whether both weights are in floating point, so that a forward is fused.
+    /// Whether both weights are in floating point without low-rank changes, so that a forward is fused.
     pub(in crate::moe) fn is_float(&self) -> bool {
-        [&self.w_in, &self.w_out].map(Weight::precision) == [Precision::Float; 2]
+        let is_plain = |weight: &Weight<3>| {
+            weight.precision() == Precision::Float && weight.changes().is_empty()
+        };
+        [&self.w_in, &self.w_out].into_iter().all(is_plain)
     }
 
     pub(in crate::moe) fn check(

@@ -1,0 +1,231 @@
+//! Low-rank changes of frozen weights, against the same weights with the changes written into them.
+
+use burn::module::{Module, Param};
+use burn::tensor::{Device, Gradients, Tensor, TensorData};
+use moebius::ErrorKind;
+use moebius::fp8::training::Fp8Recipe;
+use moebius::fp8::{Fp8Format, Granularity, LowRank, Quantizer, Weight};
+use moebius::moe::experts::FeedForwardExperts;
+use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer};
+use moebius::nn::Linear;
+
+/// Values in ±0.5 that depend on the seed.
+fn tensor<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Tensor<D> {
+    let count: usize = shape.iter().product();
+    let value = |at: usize| ((at * 7919 + seed * 104_729) % 1009) as f32 / 1009.0 - 0.5;
+    let values: Vec<f32> = (0..count).map(value).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().iter().collect()
+}
+
+/// Checks that values agree to 1e-5 of the largest.
+fn assert_near<const D: usize>(got: Tensor<D>, want: Tensor<D>, what: &str) {
+    assert_eq!(got.dims(), want.dims(), "{what}");
+    let (got, want) = (floats(got), floats(want));
+    let largest = want.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+    assert!(largest > 1e-3, "{what} is nothing");
+    for (got, want) in got.iter().zip(&want) {
+        assert!(
+            (got - want).abs() < 1e-5 * largest,
+            "{what}: {got} for {want}"
+        );
+    }
+}
+
+/// A change of rank 3 of the rows from `first` on.
+fn change(
+    [matrices, rows, columns]: [usize; 3],
+    first: usize,
+    seed: usize,
+    device: &Device,
+) -> LowRank {
+    LowRank {
+        down: Param::from_tensor(tensor([matrices, 3, columns], seed, device)),
+        up: Param::from_tensor(tensor([matrices, rows, 3], seed + 1, device)),
+        first,
+        scale: 1.5,
+    }
+}
+
+/// s · B · A by Burn's products.
+fn delta(change: &LowRank) -> Tensor<3> {
+    let [down, up] = [&change.down, &change.up].map(|of| of.val().inner());
+    up.matmul(down) * change.scale
+}
+
+/// Checks the gradients of a change by the gradient dW \[E, out, in\] of the weight with the change written into it: dA = s · Bᵀ · dW and
+/// dB = s · dW · Aᵀ.
+fn assert_gradients(change: &LowRank, gradients: &Gradients, of_weight: Tensor<3>, what: &str) {
+    let [down, up] = [&change.down, &change.up].map(Param::val);
+    let rows = up.dims()[1];
+    let of_rows = of_weight.narrow(1, change.first, rows);
+    let want_down = up.clone().inner().transpose().matmul(of_rows.clone()) * change.scale;
+    let want_up = of_rows.matmul(down.clone().inner().transpose()) * change.scale;
+    assert_near(down.grad(gradients).unwrap(), want_down, what);
+    assert_near(up.grad(gradients).unwrap(), want_up, what);
+}
+
+#[test]
+fn a_changed_layer_computes_and_learns_what_the_written_change_does() {
+    let device = Device::flex().autodiff();
+    let w = tensor([10, 6], 1, &device);
+    let bias = || Some(Param::from_tensor(tensor([10], 2, &device)));
+    let x = tensor([2, 4, 6], 3, &device).require_grad();
+    let dy = tensor([2, 4, 10], 4, &device);
+    for (first, rows) in [(0, 10), (0, 4), (3, 5), (6, 4)] {
+        let what = format!("rows {first} to {}", first + rows);
+        let frozen = Linear::new(Param::from_tensor(w.clone()), bias())
+            .unwrap()
+            .no_grad();
+        let change = change([1, rows, 6], first, 5, &device);
+        let weight = frozen.weight.clone().with_changes(vec![change]).unwrap();
+        let layer = Linear { weight, ..frozen };
+        let [change] = layer.weight.changes() else {
+            panic!("{what}")
+        };
+        let mut written = w.clone().inner().unsqueeze::<3>();
+        let part = written.clone().narrow(1, first, rows) + delta(change);
+        written = written.slice_assign([0..1, first..first + rows, 0..6], part);
+        let written = Tensor::<2>::from_inner(written.squeeze_dim(0));
+        assert_near(
+            layer.weight.values().unwrap().inner(),
+            written.clone().inner(),
+            &what,
+        );
+        let merged = Module::materialize(layer.clone());
+        assert!(merged.weight.changes().is_empty());
+        assert_near(
+            merged.weight.values().unwrap().inner(),
+            written.clone().inner(),
+            &what,
+        );
+
+        let other = Linear::new(Param::from_tensor(written), bias()).unwrap();
+        let [got, want] = [&layer, &other].map(|layer| layer.forward(x.clone()).unwrap());
+        assert_near(got.clone().inner(), want.clone().inner(), &what);
+        let [got, want] = [got, want].map(|y| (y * dy.clone()).sum().backward());
+        assert_near(x.grad(&got).unwrap(), x.grad(&want).unwrap(), &what);
+        let of_weight = other.weight.values().unwrap().grad(&want).unwrap();
+        assert_gradients(change, &got, of_weight.unsqueeze(), &what);
+        // The validation form keeps the change.
+        let valid = layer.valid().forward(x.clone().inner()).unwrap();
+        assert_near(
+            valid,
+            other.valid().forward(x.clone().inner()).unwrap(),
+            &what,
+        );
+    }
+}
+
+/// A layer of four gated experts, and one with changes of the gates, of up and of the second matrices that are asked for.
+fn mixtures(changed: [bool; 3], device: &Device) -> [MoeLayer; 2] {
+    let config = MoeConfig::new(6, 5, 4)
+        .with_activation(Activation::Silu)
+        .with_gated(true);
+    let experts = |[of_in, of_out]: [Vec<LowRank>; 2]| {
+        let w_in = Weight::from(Param::from_tensor(tensor([4, 10, 6], 1, device)));
+        let w_out = Weight::from(Param::from_tensor(tensor([4, 6, 5], 2, device)));
+        FeedForwardExperts {
+            w_in: w_in.with_parts(2).no_grad().with_changes(of_in).unwrap(),
+            b_in: None,
+            w_out: w_out.no_grad().with_changes(of_out).unwrap(),
+            b_out: None,
+        }
+    };
+    let of_in = [(0, 3), (5, 4)].into_iter().zip(changed);
+    let of_in = of_in.filter(|(_, asked)| *asked);
+    let of_in = of_in.map(|((first, seed), _)| change([4, 5, 6], first, seed, device));
+    let of_out = changed[2].then(|| change([4, 6, 5], 0, 5, device));
+    let with = experts([of_in.collect(), of_out.into_iter().collect()]);
+    let values = |weight: &Weight<3>| {
+        let values = weight.values().unwrap().inner();
+        Weight::from(Param::from_tensor(Tensor::from_inner(values)))
+    };
+    let written = FeedForwardExperts {
+        w_in: values(&with.w_in).with_parts(2),
+        b_in: None,
+        w_out: values(&with.w_out),
+        b_out: None,
+    };
+    let layer = config.init(device).unwrap();
+    [with, written].map(|experts| {
+        let mut layer = layer.clone();
+        layer.experts = Experts::FeedForward(experts);
+        layer
+    })
+}
+
+#[test]
+fn changed_experts_compute_and_learn_what_the_written_changes_do() {
+    let device = Device::flex().autodiff();
+    let x = tensor([23, 6], 7, &device).require_grad();
+    let dy = tensor([23, 6], 8, &device);
+    for changed in [
+        [true, true, true],
+        [true, false, false],
+        [false, true, false],
+        [false, false, true],
+    ] {
+        let what = format!("{changed:?}");
+        let layers = mixtures(changed, &device);
+        let experts = layers.each_ref().map(|layer| match &layer.experts {
+            Experts::FeedForward(experts) => experts.clone(),
+            _ => panic!("other experts"),
+        });
+        let outputs = layers
+            .each_ref()
+            .map(|layer| layer.forward(x.clone()).unwrap().y);
+        assert_near(
+            outputs[0].clone().inner(),
+            outputs[1].clone().inner(),
+            &what,
+        );
+        let [got, want] = outputs.map(|y| (y * dy.clone()).sum().backward());
+        assert_near(x.grad(&got).unwrap(), x.grad(&want).unwrap(), &what);
+        let [with, written] = experts;
+        for (with, written) in [(&with.w_in, &written.w_in), (&with.w_out, &written.w_out)] {
+            let of_weight = written.values().unwrap().grad(&want).unwrap();
+            for change in with.changes() {
+                assert_gradients(change, &got, of_weight.clone(), &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn changes_that_do_not_fit_are_refused() {
+    let device = Device::flex();
+    let weight = || Weight::from(Param::from_tensor(tensor([10, 6], 1, &device)));
+    let kind = |changes: Vec<LowRank>| weight().with_changes(changes).unwrap_err().kind();
+    let of = |shape, first| change(shape, first, 1, &device);
+    for (changes, want) in [
+        (vec![of([1, 10, 5], 0)], ErrorKind::Shape),
+        (vec![of([2, 10, 6], 0)], ErrorKind::Shape),
+        (vec![of([1, 0, 6], 0)], ErrorKind::Shape),
+        (vec![of([1, 5, 6], 6)], ErrorKind::Config),
+        (vec![of([1, 5, 6], 0), of([1, 5, 6], 4)], ErrorKind::Config),
+        (vec![of([1, 5, 6], 5), of([1, 5, 6], 0)], ErrorKind::Config),
+    ] {
+        assert_eq!(kind(changes), want);
+    }
+    let whole = || vec![of([1, 10, 6], 0)];
+    let changed = weight().with_changes(whole()).unwrap();
+    let in_fp8 = changed.clone().in_fp8(Fp8Recipe::current()).unwrap_err();
+    assert_eq!(in_fp8.kind(), ErrorKind::State);
+    let training = weight().in_fp8(Fp8Recipe::current()).unwrap();
+    assert_eq!(
+        training.with_changes(whole()).unwrap_err().kind(),
+        ErrorKind::State
+    );
+    let quantizer = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
+    // Codes are those of the weight with the change written into it, and take no change themselves.
+    let (codes, error) = changed.quantize(&quantizer).unwrap();
+    assert!(error < 0.05 && codes.changes().is_empty(), "{error}");
+    assert_eq!(
+        codes.with_changes(whole()).unwrap_err().kind(),
+        ErrorKind::State
+    );
+}
