@@ -1,6 +1,6 @@
 //! Decoders of every family of published models, tiny and with random weights, on every device: their logits equal those of
-//! transformers (`tests/cases/make_cases.py`, `tests/cases/make_decoders.py`). The same for the trained model that ships with
-//! the project (`tests/cases/make_shipped.py`).
+//! transformers (`tests/cases/make_cases.py`, `tests/cases/make_decoders.py`), and with an adapter those of PEFT, for the decoders that
+//! have one (`tests/cases/make_adapters.py`). The same for the trained model that ships with the project (`tests/cases/make_shipped.py`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,11 +27,19 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Compares the logits of a folder's model with the expected ones; returns what is wrong.
-fn failures(folder: &Path, target: &Target) -> Vec<String> {
-    let name = folder.file_name().unwrap().to_string_lossy();
-    let name = format!("{name}[{}]", target.name);
-    let case = CaseFile::read(&folder.join("logits.case.safetensors")).unwrap();
+/// The case of a folder's model, and that of the model with an adapter, if the folder has one.
+fn cases(folder: &Path) -> Vec<PathBuf> {
+    let adapted = folder.join("adapter.case.safetensors");
+    let adapted = Some(adapted).filter(|path| path.is_file());
+    let plain = folder.join("logits.case.safetensors");
+    [plain].into_iter().chain(adapted).collect()
+}
+
+/// Compares the logits of a case with the expected ones; returns what is wrong.
+fn failures(path: &Path, target: &Target) -> Vec<String> {
+    let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let name = format!("{}[{}]", name.display(), target.name);
+    let case = CaseFile::read(path).unwrap();
     let outputs = match pollster::block_on(judge(&case, &target.burn())) {
         Err(error) => return vec![format!("{name}: {error}")],
         Ok(outputs) if outputs.is_empty() => return vec![format!("{name}: no output")],
@@ -63,8 +71,8 @@ fn logits_are_those_of_transformers() {
     let folders = folders();
     let mut failed = Vec::new();
     for target in Target::all() {
-        for folder in &folders {
-            failed.extend(failures(folder, target));
+        for case in folders.iter().flat_map(|folder| cases(folder)) {
+            failed.extend(failures(&case, target));
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");

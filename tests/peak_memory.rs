@@ -80,6 +80,7 @@ impl Work {
             Self::Training(Savings {
                 recomputes: false,
                 offloads: false,
+                adapter: None,
             }),
         ),
         (
@@ -87,6 +88,7 @@ impl Work {
             Self::Training(Savings {
                 recomputes: true,
                 offloads: false,
+                adapter: None,
             }),
         ),
         (
@@ -94,6 +96,7 @@ impl Work {
             Self::Training(Savings {
                 recomputes: false,
                 offloads: true,
+                adapter: None,
             }),
         ),
     ];

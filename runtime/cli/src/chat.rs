@@ -37,7 +37,8 @@ const ENDED: i32 = 130;
 pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // Files are read before the device is opened, since that fails sooner.
     let sampling = args.sampling.sampling()?;
-    let source = Source::open(Some(&args.model))?.with_special_as_text(args.no_special);
+    let source = Source::open(Some(&args.model))?.with_adapter(args.adapter.as_deref())?;
+    let source = source.with_special_as_text(args.no_special);
     let template = source.template()?;
     // Checks the stop strings; each answer makes its own stream.
     AnswerStream::new(&source.tokenizer, &args.stop)?;

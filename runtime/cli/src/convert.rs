@@ -1,15 +1,15 @@
-//! `moebius convert` and `moebius upcycle`: make a checkpoint from another.
+//! `moebius convert`, `moebius upcycle` and `moebius merge`: make a checkpoint from another.
 
 use moebius::fp8::Quantizer;
-use moebius_model::Upcycling;
 use moebius_model::load::ModelFiles;
+use moebius_model::{Adapter, Beside, Upcycling, check_target, save};
 use moebius_ops::scaling::Fp8Scheme;
 use moebius_weights::{
     ConvertOptions, ConvertReport, ConvertedLayer, Reader, Unscaled, host_quantizer,
 };
 use serde_json::{Value, json};
 
-use crate::args::{ConvertArgs, ConvertTo, UpcycleArgs};
+use crate::args::{ConvertArgs, ConvertTo, MergeArgs, UpcycleArgs};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::hub::located;
@@ -169,6 +169,36 @@ pub(crate) fn upcycle(args: &UpcycleArgs, screen: &mut Screen) -> Result<Outcome
         "parameters_before": before,
         "parameters": after,
         "active_parameters": active,
+    }))?;
+    Ok(Outcome::Good)
+}
+
+/// Runs `moebius merge`.
+pub(crate) fn merge(args: &MergeArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    check_target(&args.out)?;
+    let adapter = Adapter::read(&args.adapter)?;
+    let files = ModelFiles::open(&located(&args.model)?)?.with_adapter(&adapter)?;
+    let config = files.config().ok_or_else(|| {
+        let message = format!("{}: expected a config.json", args.model.display());
+        CliError::usage(message, None)
+    })?;
+    let beside = Beside {
+        folder: files.reader().and_then(Reader::folder),
+        files: &[],
+    };
+    let folder = save(&mut files.values(), &config, beside, &args.out)?;
+    let modules = adapter.modules.len();
+    screen.line(&format!(
+        "{} with {modules} changed matrices: {}",
+        files.family(),
+        folder.display(),
+    ))?;
+    screen.object(&json!({
+        "model": args.model.display().to_string(),
+        "adapter": args.adapter.display().to_string(),
+        "out": folder.display().to_string(),
+        "family": files.family(),
+        "modules": modules,
     }))?;
     Ok(Outcome::Good)
 }

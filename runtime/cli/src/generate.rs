@@ -22,7 +22,7 @@ use crate::speculation;
 /// Runs `moebius generate`.
 pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let sampling = args.sampling.sampling()?;
-    let source = Source::open(args.prompt.model.model.as_deref())?;
+    let source = Source::named(&args.prompt.model)?;
     let source = source.with_special_as_text(args.prompt.no_special);
     let ids = published::prompt(&args.prompt, &source)?;
     let stream = AnswerStream::new(&source.tokenizer, &args.stop)?;
@@ -132,7 +132,7 @@ impl Place<'_> {
 
 /// Runs `moebius logits`.
 pub(crate) fn logits(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let source = Source::open(args.prompt.model.model.as_deref())?;
+    let source = Source::named(&args.prompt.model)?;
     let source = source.with_special_as_text(args.prompt.no_special);
     let ids = published::prompt(&args.prompt, &source)?;
     if args.record_routes.is_some() {
@@ -269,7 +269,7 @@ pub(crate) fn perplexity(args: &PerplexityArgs, screen: &mut Screen) -> Result<O
 fn read(args: &PerplexityArgs) -> Result<(Source, Vec<u32>), CliError> {
     let text = std::fs::read_to_string(&args.text);
     let text = text.map_err(CliError::read(args.text.display()))?;
-    let source = Source::open(args.model.model.as_deref())?;
+    let source = Source::named(&args.model)?;
     let source = source.with_special_as_text(args.no_special);
     let mut ids = source.tokenizer.encode(&text, true)?;
     ids.truncate(args.tokens.unwrap_or(usize::MAX));

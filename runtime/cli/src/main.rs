@@ -1,5 +1,5 @@
 //! The `moebius` command: devices, their diagnosis, demos, case verification, certificates, kernel emission, benchmarks, training,
-//! upcycling, conversion, downloads, packages, a search for faster options, generation, conversation, serving, perplexity, and the
+//! upcycling, merging, conversion, downloads, packages, a search for faster options, generation, conversation, serving, perplexity, and the
 //! command's own configuration, completions and manual.
 
 mod answerer;
@@ -132,6 +132,7 @@ fn run_command(cli: &Cli, command: &Command, screen: &mut Screen) -> Result<Outc
         Command::Bench(args) => bench::run(args, screen),
         Command::Train(args) => train::run(args, screen),
         Command::Upcycle(args) => convert::upcycle(args, screen),
+        Command::Merge(args) => convert::merge(args, screen),
         Command::Convert(args) => convert::convert(args, screen),
         Command::Fetch(args) => fetch::run(args, screen),
         Command::Package(args) => package::run(args, screen),

@@ -201,7 +201,10 @@ fn copy(
 /// A benchmark by these requests, of a model that isn't named yet.
 pub(crate) fn bench_args(engine: EngineArgs, requests: RequestsArgs) -> BenchEngineArgs {
     BenchEngineArgs {
-        model: ModelArgs { model: None },
+        model: ModelArgs {
+            model: None,
+            adapter: None,
+        },
         engine,
         streams: requests.streams,
         prompt: requests.prompt,

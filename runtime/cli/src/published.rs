@@ -13,11 +13,11 @@ use moebius_engine::{Constraint, Ended, Engine, EngineOptions, Event, Generation
 use moebius_grammar::{Grammars, Part};
 use moebius_model::decoder::{CacheMemory, Model};
 use moebius_model::load::{ExpertsFrom, LoadOptions, ModelFiles, Progress};
-use moebius_model::{ExpertLoad, LayerTokens};
+use moebius_model::{Adapter, ExpertLoad, LayerTokens};
 use moebius_text::{Chat, ChatTemplate, Files, Message, StopStrings, TextStream, Tokenizer};
 use moebius_weights::folder::model_at;
 
-use crate::args::{FormArgs, ModelPrecision, PlaceArgs, PromptArgs};
+use crate::args::{FormArgs, ModelArgs, ModelPrecision, PlaceArgs, PromptArgs};
 use crate::bundled;
 use crate::devices::bytes;
 use crate::error::CliError;
@@ -68,6 +68,20 @@ impl Source {
             beside,
             name,
         })
+    }
+
+    /// Opens the model that a command line names, with its adapter.
+    pub(crate) fn named(args: &ModelArgs) -> Result<Self, CliError> {
+        Self::open(args.model.as_deref())?.with_adapter(args.adapter.as_deref())
+    }
+
+    /// This model with the changes of the adapter in a folder, if one is given.
+    pub(crate) fn with_adapter(self, folder: Option<&Path>) -> Result<Self, CliError> {
+        let Some(folder) = folder else {
+            return Ok(self);
+        };
+        let files = self.files.with_adapter(&Adapter::read(folder)?)?;
+        Ok(Self { files, ..self })
     }
 
     /// This model, where names of special tokens in texts stand for their characters if `as_text`.

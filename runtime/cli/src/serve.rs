@@ -74,7 +74,7 @@ fn prepare(args: &ServeArgs, screen: &Screen) -> Result<Prepared, CliError> {
     for model in [&args.model.model, &args.engine.speculation.draft_model] {
         verify(model.as_deref())?;
     }
-    let source = Source::open(args.model.model.as_deref())?.with_special_as_text(args.no_special);
+    let source = Source::named(&args.model)?.with_special_as_text(args.no_special);
     let template = source.template_if_any()?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
     let made_for = source.files.spec().positions;

@@ -209,6 +209,98 @@ fn a_published_model_learns_samples_and_is_measured_as_it_does() {
     assert_refused(&refused, "--data");
 }
 
+/// An adapter is trained, stopped and resumed, added to its model by other commands, and merged into a whole model that answers the same.
+#[test]
+fn an_adapter_is_trained_added_and_merged() {
+    let model = published::model();
+    let work = tempfile::tempdir().expect("a folder");
+    let text = write_text(work.path());
+    let folder = |name: &str| text_of(&work.path().join(name)).to_owned();
+    let source = text_of(model.path());
+    let train = |out: &str, more: &[&str]| {
+        let mut args = vec!["train", "--model", source, "--text", &text, "--out", out];
+        let course = "--steps 12 --every 4 --seq 16 --batch 2 --held-out 60 --device flex --json";
+        let adapter = "--lora 4 --lora-alpha 8 --lora-targets o_proj,up_proj,down_proj";
+        let rate = "--learning-rate 0.01";
+        args.extend(
+            [course, adapter, rate]
+                .into_iter()
+                .flat_map(|of| of.split(' ')),
+        );
+        moebius(&[&args[..], more].concat())
+    };
+    let [whole, parts, kept] = ["whole", "parts", "kept"].map(folder);
+    let trained = object(&train(&whole, &[]));
+    assert_eq!(trained["out"], whole, "{trained}");
+    let number = |of: &Value| of.as_f64().unwrap_or(f64::NAN);
+    let (before, after) = (
+        number(&trained["perplexity_before"]),
+        number(&trained["perplexity"]),
+    );
+    assert!(after < before, "{trained}");
+    train(&parts, &["--checkpoint", &kept, "--stop-after", "5"]);
+    let other = train(
+        &parts,
+        &["--checkpoint", &kept, "--resume", "--lora-rslora"],
+    );
+    assert_refused(&other, "rank_stabilized was false, not true");
+    let resumed = object(&train(&parts, &["--checkpoint", &kept, "--resume"]));
+    assert_eq!(resumed["last_loss"], trained["last_loss"]);
+    let weights = |out: &str| fs::read(Path::new(out).join("adapter_model.safetensors"));
+    let [one, other] = [&whole, &parts].map(|out| weights(out).expect("factors"));
+    assert!(one == other, "other factors");
+    let config = fs::read(Path::new(&whole).join("adapter_config.json")).expect("written");
+    let config: Value = serde_json::from_slice(&config).expect("JSON");
+    assert_eq!(config["base_model_name_or_path"], source);
+    assert_eq!(
+        [&config["r"], &config["lora_alpha"]],
+        [&json!(4), &json!(8.0)]
+    );
+
+    let perplexity = |model: &str, more: &[&str]| {
+        let args = [
+            "perplexity",
+            "--model",
+            model,
+            "--text",
+            &text,
+            "--context",
+            "16",
+        ];
+        let rest = ["--device", "flex", "--json"];
+        let found = object(&moebius(&[&args[..], &rest[..], more].concat()));
+        number(&found["perplexity"])
+    };
+    let plain = perplexity(source, &[]);
+    let added = perplexity(source, &["--adapter", &whole]);
+    assert!(added < plain, "{added} {plain}");
+    let merged = folder("merged");
+    let merge = [
+        "merge",
+        "--model",
+        source,
+        "--adapter",
+        &whole,
+        "--out",
+        &merged,
+        "--json",
+    ];
+    let made = object(&moebius(&merge));
+    assert_eq!(made["out"], merged, "{made}");
+    assert_eq!(perplexity(&merged, &[]), added);
+    assert_refused(&moebius(&merge), "expected a new or an empty folder");
+    let nothing = moebius(&[
+        "generate",
+        "--model",
+        source,
+        "--adapter",
+        source,
+        "--prompt",
+        "w1",
+    ]);
+    assert_refused(&nothing, "adapter_config.json");
+}
+
 #[test]
 fn numbers_of_the_small_transformer_are_refused_beside_a_model() {
     let refused = moebius(&["train", "--model", "x", "--out", "y", "--hidden", "8"]);

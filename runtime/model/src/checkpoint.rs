@@ -1,5 +1,7 @@
 //! Checkpoints of a training on disk: one folder, complete at every moment.
 //!
+//! Of a training of an adapter the model's record has the factors alone.
+//!
 //! `checkpoint.json` names the step and the length and FNV-1a checksum of each file; `model-STEP-FNV1A.bpk` and `optimizer-STEP-FNV1A.bpk`
 //! are Burn's records. Every file is written under a temporary name, flushed and renamed, `checkpoint.json` last: until that rename the
 //! folder holds the previous checkpoint. Afterwards all other records in the folder are removed.
@@ -21,6 +23,7 @@ use moebius_weights::{InFile, Unfit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::adapter::AdapterConfig;
 use crate::bytes::DecoderConfig;
 use crate::config::{Subject, TrainConfig};
 use crate::dataset::TrainingData;
@@ -102,6 +105,9 @@ struct Manifest {
     config: TrainConfig,
     /// The [`Subject`] as JSON.
     subject: Value,
+    /// The adapter that is trained in place of the model; the model's record has its factors alone then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    adapter: Option<AdapterConfig>,
     text: Stamp,
     model: Stamp,
     optimizer: Stamp,
@@ -193,6 +199,7 @@ pub struct Checkpoint {
     config: TrainConfig,
     /// The [`Subject`] as JSON.
     subject: Value,
+    adapter: Option<AdapterConfig>,
     text: Stamp,
     progress: Progress,
     model: ModuleRecord,
@@ -212,6 +219,7 @@ impl Checkpoint {
         Self {
             config,
             subject: json!(subject),
+            adapter: None,
             text: Stamp::of_data(subject, data),
             progress,
             model,
@@ -219,9 +227,19 @@ impl Checkpoint {
         }
     }
 
+    /// This checkpoint of the training of an adapter, whose factors the model's record has.
+    pub(crate) fn of_adapter(self, adapter: Option<AdapterConfig>) -> Self {
+        Self { adapter, ..self }
+    }
+
     /// The configuration of the training.
     pub fn config(&self) -> &TrainConfig {
         &self.config
+    }
+
+    /// The adapter that is trained; `None` for a training of all weights.
+    pub fn adapter(&self) -> Option<&AdapterConfig> {
+        self.adapter.as_ref()
     }
 
     /// The sizes of the decoder over bytes; `None` for a published model.
@@ -264,6 +282,7 @@ impl Checkpoint {
         Ok(Self {
             config: manifest.config,
             subject: manifest.subject,
+            adapter: manifest.adapter,
             text: manifest.text,
             progress: manifest.progress,
             model: ModuleRecord::from_bytes(model).map_err(record)?,
@@ -290,6 +309,7 @@ impl Checkpoint {
             progress: self.progress,
             config: self.config,
             subject: self.subject,
+            adapter: self.adapter,
             text: self.text,
             model: Stamp::of_slice(&model),
             optimizer: Stamp::of_slice(&optimizer),
@@ -315,6 +335,31 @@ impl Checkpoint {
     pub fn check_config(&self, wanted: &TrainConfig) -> Result<(), CheckpointError> {
         // Serialising plain structs of numbers to JSON can't fail.
         compare(&json!(self.config), &json!(wanted))
+    }
+
+    /// The adapter that is trained.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Other`] for a training of all weights.
+    pub(crate) fn trained_adapter(&self) -> Result<AdapterConfig, CheckpointError> {
+        let other = || Unfit::new("what is trained", "all weights", "an adapter");
+        let adapter = self.adapter.clone();
+        adapter.ok_or_else(|| CheckpointError::Other(other()))
+    }
+
+    /// Checks that this is a checkpoint of a training of the adapter `wanted`, or of all weights for `None`.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Other`] with the first value that differs.
+    pub fn check_adapter(&self, wanted: Option<&AdapterConfig>) -> Result<(), CheckpointError> {
+        let kind =
+            |of: Option<&AdapterConfig>| of.map_or("all weights", |_| "an adapter").to_owned();
+        let [before, now] = [self.adapter(), wanted].map(kind);
+        if before != now {
+            let other = Unfit::new("what is trained", before, now);
+            return Err(CheckpointError::Other(other));
+        }
+        compare(&json!(self.adapter), &json!(wanted))
     }
 
     /// Checks that this is a checkpoint of a training of the subject `wanted`.

@@ -24,6 +24,7 @@
 //! ```
 
 mod accumulate;
+mod adapter;
 mod bytes;
 mod checkpoint;
 mod classifier;
@@ -35,6 +36,7 @@ mod error;
 pub mod families;
 mod gguf_types;
 pub mod load;
+mod lora;
 mod memory;
 mod optimizer;
 mod perplexity;
@@ -46,6 +48,7 @@ mod to_gguf;
 mod train;
 mod upcycle;
 
+pub use adapter::{Adapter, AdapterConfig, Factors};
 pub use bytes::{Batch, DecoderConfig, Text, VOCABULARY};
 pub use checkpoint::Checkpoint;
 pub use classifier::{

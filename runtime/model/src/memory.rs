@@ -15,10 +15,13 @@ pub struct Savings {
     /// The optimizer's moments are elsewhere between steps ([`Trainer::keep_moments_in`](crate::Trainer::keep_moments_in)): in a file, or in
     /// a main memory that isn't the device's own.
     pub offloads: bool,
+    /// Number of parameters of an adapter, which alone have gradients and moments then ([`Trainer::load_adapter`](crate::Trainer::load_adapter));
+    /// `None` where all weights are trained.
+    pub adapter: Option<u64>,
 }
 
 /// The memory that a step of a training takes: an estimate, for products in f32. All figures are bytes. In a step of several batches the sum
-/// of their gradients is there, too, until the optimizer updates.
+/// of their gradients is there, too, until the optimizer updates. What an adapter's own products keep isn't counted.
 ///
 /// | when | beside weights and moments |
 /// |---|---|
@@ -28,9 +31,9 @@ pub struct Savings {
 /// | the optimizer updates | gradients or new weights, and what the largest parameter's update computes |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TrainMemory {
-    /// The parameters.
+    /// The parameters, with those of an adapter.
     pub weights: u64,
-    /// AdamW's two moments of each parameter, if they stay on the device.
+    /// AdamW's two moments of each trained parameter, if they stay on the device.
     pub moments: u64,
     /// What the forward pass keeps for the backward pass: of all layers, or the inputs of all and the rest of one.
     pub kept: u64,
@@ -53,11 +56,13 @@ impl TrainMemory {
         let most =
             |values: &dyn Fn(&LayerSpec) -> usize| of_layers(values).into_iter().max().unwrap_or(0);
         let hidden = spec.hidden;
-        let weights = bytes_of(spec.parameters());
+        let model = bytes_of(spec.parameters());
+        let adapter = savings.adapter.map(|count| count.saturating_mul(4));
+        let trained = adapter.unwrap_or(model);
         let moments = if savings.offloads {
             0
         } else {
-            weights.saturating_mul(2)
+            trained.saturating_mul(2)
         };
         let layer = most(&|layer| layer.kept(hidden));
         let inputs = bytes(hidden).saturating_mul(spec.layers.len() as u64);
@@ -79,18 +84,19 @@ impl TrainMemory {
         // The input of the norm, what it divides, and its output; the exponents of the softmax and two gradients of their size.
         let head = bytes(3 * hidden + 3 * spec.vocabulary);
         let of_layer = if savings.recomputes { layer } else { 0 };
-        let sum = if config.accumulate > 1 { weights } else { 0 };
-        let largest = largest(spec);
+        let sum = if config.accumulate > 1 { trained } else { 0 };
+        let largest = largest(spec).min(trained);
         let of_batch = [
             waiting.saturating_add(head),
             of_layer
-                .saturating_add(waiting.max(weights))
+                .saturating_add(waiting.max(trained))
                 .saturating_add(passing),
-            weights.saturating_add(largest),
+            trained.saturating_add(largest),
         ];
         let of_batch = of_batch.into_iter().fold(0, u64::max).saturating_add(sum);
-        let of_update = weights.saturating_add(largest.saturating_mul(2));
+        let of_update = trained.saturating_add(largest.saturating_mul(2));
         let most = of_batch.max(of_update).saturating_add(spare);
+        let weights = model.saturating_add(adapter.unwrap_or(0));
         Self {
             weights,
             moments,

@@ -51,6 +51,25 @@ fn batches_after_one_another_take_one_more_gradient() {
     assert_eq!(eight, two);
 }
 
+/// An adapter's parameters alone have gradients and moments, and are beside the model's.
+#[test]
+fn an_adapter_leaves_out_gradients_and_moments_of_the_model() {
+    let savings = Savings {
+        adapter: Some(1000),
+        ..Savings::default()
+    };
+    let config = TrainConfig {
+        batch: 1,
+        sequence: 1,
+        ..TrainConfig::default()
+    };
+    let all = memory(&config, Savings::default());
+    let few = memory(&config, savings);
+    assert_eq!(few.weights, all.weights + 4000);
+    assert_eq!(few.moments, 8000);
+    assert!(few.peak < 2 * few.weights, "{few:?}");
+}
+
 /// With few tokens the optimizer has the most: old weights, new ones or gradients, and moments.
 #[test]
 fn few_tokens_leave_weights_gradients_and_moments() {

@@ -109,7 +109,9 @@ pub(crate) fn computed(
         };
         along = backward(&whole, &input, &model.blocks[number], &mut gradients);
     }
-    add(through(embedded, along).backward(), model, &mut gradients);
+    if trains_embedding(model) {
+        add(through(embedded, along).backward(), model, &mut gradients);
+    }
     Ok(Computed {
         loss: loss.inner(),
         extra: config.share(extra),
@@ -117,6 +119,12 @@ pub(crate) fn computed(
         gradients,
         finite: None,
     })
+}
+
+/// Whether anything before the layers is trained, as nothing is below an adapter: Burn panics at a backward pass without a graph.
+fn trains_embedding(model: &Model) -> bool {
+    let trains = |param: &Param<Tensor<2>>| param.val().is_require_grad();
+    trains(&model.embedding) || model.positions.as_ref().is_some_and(trains)
 }
 
 /// An x as the input of a graph of its own.

@@ -1,7 +1,10 @@
 //! The training loop, one step at a time.
 
+mod adapters;
+
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
+use burn::store::ModuleRecord;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::fp8::training::{self, Finite, LossScaler, LossScaling, MomentStore, StepGuard};
 use moebius::in_span;
@@ -16,6 +19,7 @@ use crate::dataset::{Dataset, Packed, TrainingData};
 use crate::decoder::{Model, ModelSpec, Place, Values};
 use crate::error::Error;
 use crate::load::{self, LoadOptions, ModelFiles};
+use crate::lora::Lora;
 use crate::optimizer::{adam, check_readable, check_record, clip, parameters};
 use crate::perplexity::{Perplexity, Windows, cross_entropy, weighted_cross_entropy};
 use crate::random::Random;
@@ -29,6 +33,8 @@ pub struct Trainer {
     data: TrainingData,
     device: Device,
     model: Model,
+    /// What of the model is trained below an adapter; `None` where all weights are.
+    lora: Option<Lora>,
     optimizer: ModuleOptimizer,
     guard: StepGuard,
     scaled: Option<Scaled>,
@@ -134,6 +140,7 @@ impl Trainer {
             progress,
             window: Window::default(),
             recomputes: false,
+            lora: None,
             config,
             subject,
             data,
@@ -146,7 +153,7 @@ impl Trainer {
     /// stopped. Each step seeds its device, so this isn't promised for two trainings on one device at the same time.
     ///
     /// # Errors
-    /// As [`Trainer::new`], and [`Error::Checkpoint`] for a checkpoint of another model or text or with records
+    /// As [`Trainer::new`], and [`Error::Checkpoint`] for a checkpoint of another model or text or of an adapter, or with records
     /// that don't fit the model.
     pub fn resume(
         checkpoint: Checkpoint,
@@ -155,6 +162,7 @@ impl Trainer {
         device: &Device,
     ) -> Result<Self, Error> {
         let (subject, data) = (subject.into(), data.into());
+        checkpoint.check_adapter(None)?;
         checkpoint.check_subject(&subject)?;
         checkpoint.check_text(&subject, &data)?;
         let (config, progress) = (*checkpoint.config(), checkpoint.progress());
@@ -457,14 +465,25 @@ impl Trainer {
             progress.loss_scale = Some(scaled.scaler.read()?);
             progress.adam_powers = Some(scaled.guard.powers()?);
         }
-        check_readable(&self.model, &self.device)?;
+        let model = self.record()?;
         let optimizer = self.optimizer.to_record().into_bytes();
         let optimizer = optimizer.map_err(checkpoint::record)?;
         check_record(&optimizer, &self.model, progress.step)?;
-        let (subject, model) = (&self.subject, self.model.clone().into_record());
-        let checkpoint =
-            Checkpoint::new(self.config, subject, &self.data, progress, model, optimizer);
-        Ok(checkpoint)
+        let (subject, data) = (&self.subject, &self.data);
+        let checkpoint = Checkpoint::new(self.config, subject, data, progress, model, optimizer);
+        let adapter = self.lora.as_ref().map(|lora| lora.config().clone());
+        Ok(checkpoint.of_adapter(adapter))
+    }
+
+    /// The record of all that is trained.
+    fn record(&self) -> Result<ModuleRecord, Error> {
+        if let Some(lora) = &self.lora {
+            let changes = lora.attached(&self.model)?;
+            check_readable(&changes, &self.device)?;
+            return Ok(changes.into_record());
+        }
+        check_readable(&self.model, &self.device)?;
+        Ok(self.model.clone().into_record())
     }
 }
 

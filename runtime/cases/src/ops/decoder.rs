@@ -1,7 +1,10 @@
-//! `decoder_logits {}`: the logits of every next token, by the model in the case's folder (`config.json` and weights, stored like those of
-//! published models): `tokens` [S] → `logits` [S,V].
+//! `decoder_logits {adapter?}`: the logits of every next token, by the model in the case's folder (`config.json` and weights, stored like those
+//! of published models), with the LoRA adapter in a folder beside the case, if one is named: `tokens` [S] → `logits` [S,V].
+
+use std::path::{Component, Path};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use moebius_model::Adapter;
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles};
 use serde::Deserialize;
@@ -10,14 +13,17 @@ use super::{Inputs, Produced, download};
 use crate::case_file::CaseFile;
 use crate::error::OpError;
 
-/// Parameters of the operation: none.
+/// Parameters of the operation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Params {}
+struct Params {
+    /// Name of the adapter's folder.
+    adapter: Option<String>,
+}
 
 /// Computes the logits for the case's tokens.
 pub(super) async fn logits(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
-    let Params {} = case.params()?;
+    let Params { adapter } = case.params()?;
     let mut inputs = Inputs::new(case);
     let tokens = inputs.required("tokens")?;
     inputs.finish()?;
@@ -27,6 +33,10 @@ pub(super) async fn logits(case: &CaseFile, device: &Device) -> Result<Vec<Produ
         OpError::Misfit(message.to_owned())
     })?;
     let files = ModelFiles::open(folder).map_err(of_model)?;
+    let files = match &adapter {
+        Some(name) => adapted(files, folder, name)?,
+        None => files,
+    };
     let vocabulary = files.spec().vocabulary as i64;
     let tokens: Vec<i64> = tokens.view.ints()?.collect();
     if let Some(token) = tokens.iter().find(|token| !(0..vocabulary).contains(token)) {
@@ -39,6 +49,17 @@ pub(super) async fn logits(case: &CaseFile, device: &Device) -> Result<Vec<Produ
     Ok(vec![
         download("logits", logits.reshape([count, width])).await?,
     ])
+}
+
+/// The model with the adapter in a folder beside it.
+fn adapted(files: ModelFiles, folder: &Path, name: &str) -> Result<ModelFiles, OpError> {
+    let mut parts = Path::new(name).components();
+    let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else {
+        let message = format!("adapter: expected the name of a folder, got `{name}`");
+        return Err(OpError::Misfit(message));
+    };
+    let adapter = Adapter::read(&folder.join(name)).map_err(of_model)?;
+    files.with_adapter(&adapter).map_err(of_model)
 }
 
 fn forward(model: &Model, tokens: Vec<i64>, device: &Device) -> Result<Tensor<3>, OpError> {

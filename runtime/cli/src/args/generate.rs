@@ -144,6 +144,10 @@ pub(crate) struct ModelArgs {
     /// small model inside this program].
     #[arg(long, value_name = "DIR|FILE.gguf|ORG/NAME")]
     pub(crate) model: Option<PathBuf>,
+    /// Add a LoRA adapter to the model's weights: a folder with adapter_config.json and adapter_model.safetensors, as PEFT and `moebius train
+    /// --lora` write it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapter: Option<PathBuf>,
 }
 
 /// A model, and what it is asked about.
@@ -221,6 +225,9 @@ pub(crate) struct ChatArgs {
     /// fetch`).
     #[arg(long, value_name = "DIR|FILE.gguf|ORG/NAME")]
     pub(crate) model: PathBuf,
+    /// Add a LoRA adapter to the model's weights: a folder with adapter_config.json and adapter_model.safetensors.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapter: Option<PathBuf>,
     /// What the model is told before the first message.
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,

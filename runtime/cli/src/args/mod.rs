@@ -33,7 +33,7 @@ pub(crate) use generate::{
 pub(crate) use optimize::{Goal, Level, OptimizeArgs};
 pub(crate) use package::{PackageArgs, RequestsArgs};
 pub(crate) use serve::ServeArgs;
-pub(crate) use train::{TrainArgs, UpcycleArgs};
+pub(crate) use train::{MergeArgs, TrainArgs, UpcycleArgs};
 pub(crate) use validate::{
     AnswerArgs, Devices, ValidateArgs, ValidateCommand, ValidateCompareArgs, ValidateMergeArgs,
     ValidateReferenceArgs,
@@ -181,6 +181,12 @@ pub(crate) enum Command {
     /// from qwen3 a qwen3_moe.
     #[command(verbatim_doc_comment)]
     Upcycle(UpcycleArgs),
+    /// Write the changes of a LoRA adapter into a copy of its model
+    ///
+    /// The weights of the whole model are written in f32, with its tokenizer beside them; it computes what `--adapter` of other commands
+    /// does. Needs no device.
+    #[command(verbatim_doc_comment)]
+    Merge(MergeArgs),
     /// Convert the weights of a checkpoint to FP8, or a model to a GGUF file
     ///
     /// Reads safetensors: a file, a checkpoint of several with its index, or a folder with either; FP8

@@ -133,7 +133,7 @@ pub(crate) struct PublishedArgs {
     /// Train a published model: a folder with config.json, safetensors and tokenizer.json, or ORG/NAME in the cache (`moebius fetch`).
     #[arg(long, value_name = "DIR", requires = "out", conflicts_with_all = OF_BYTES)]
     pub(crate) model: Option<PathBuf>,
-    /// Folder for the trained model: new or empty. With --checkpoint it is written after the last of all steps.
+    /// Folder for the trained model, or the adapter: new or empty. With --checkpoint it is written after the last of all steps.
     #[arg(long, value_name = "DIR", requires = "model")]
     pub(crate) out: Option<PathBuf>,
     /// Draw the weights instead of reading them: the folder needs no more than a config.json. Where it has no tokenizer.json, a vocabulary
@@ -147,6 +147,19 @@ pub(crate) struct PublishedArgs {
     /// Join the lines of a paragraph of the text.
     #[arg(long, requires = "model")]
     pub(crate) paragraphs: bool,
+    /// Train an adapter (LoRA): changes of this rank of some weights, all of which stay as they are. --out gets a folder in the layout of PEFT.
+    #[arg(long, value_name = "RANK", requires = "model", conflicts_with = "from_scratch", value_parser = positive)]
+    pub(crate) lora: Option<usize>,
+    /// Changes are multiplied by this over the rank [default: 8].
+    #[arg(long, value_name = "A", requires = "lora")]
+    pub(crate) lora_alpha: Option<f64>,
+    /// Linear modules that change, by the ends of their names: any of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj and others
+    /// that the model has, those of all experts together, or all-linear [default: q_proj,v_proj].
+    #[arg(long, value_name = "NAMES", requires = "lora", value_delimiter = ',')]
+    pub(crate) lora_targets: Vec<String>,
+    /// Multiply changes by alpha over the root of the rank (rsLoRA).
+    #[arg(long, requires = "lora")]
+    pub(crate) lora_rslora: bool,
     /// Tokens at the end of the text, with --data samples at the end of the file, that are not learnt from: perplexity is measured on them
     /// [default: 2048, with --data a twentieth].
     #[arg(long, value_name = "N", requires = "model")]
@@ -177,6 +190,7 @@ Examples:
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --accumulate 8 --schedule linear --evaluate-every 50
   moebius train --model SmolLM2 --data chats.jsonl --out SmolLM2-mine --seq 1024 --batch 1 --accumulate 16
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --precision fp8-delayed --checkpoint run
+  moebius train --model SmolLM2 --data chats.jsonl --out adapter --lora 16 --lora-alpha 32 --lora-targets all-linear --learning-rate 0.0002
   moebius train --model new --from-scratch --paragraphs --steps 2000 --learning-rate 0.003 --out trained
 
 A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every
@@ -215,6 +229,25 @@ pub(crate) struct UpcycleArgs {
     #[arg(long, value_name = "N", default_value = "0", conflicts_with = "split")]
     pub(crate) seed: u64,
 }
+
+/// `merge`.
+#[derive(Debug, Args)]
+#[command(after_help = MERGE_EXAMPLES)]
+pub(crate) struct MergeArgs {
+    /// Folder of the model, with config.json and safetensors, or ORG/NAME in the cache (`moebius fetch`).
+    #[arg(long, value_name = "DIR")]
+    pub(crate) model: PathBuf,
+    /// Folder of the LoRA adapter, with adapter_config.json and adapter_model.safetensors.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) adapter: PathBuf,
+    /// Folder for the whole model: new or empty.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+}
+
+const MERGE_EXAMPLES: &str = "\
+Examples:
+  moebius merge --model SmolLM2 --adapter adapter --out SmolLM2-mine";
 
 const UPCYCLE_EXAMPLES: &str = "\
 Examples:

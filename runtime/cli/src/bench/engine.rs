@@ -28,7 +28,7 @@ pub(crate) const BEHIND: usize = 8;
 
 /// Runs `moebius bench engine`.
 pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let source = Source::open(args.model.model.as_deref())?;
+    let source = Source::named(&args.model)?;
     let measured = measure(args, &source, screen)?;
     let verified = measured.verified();
     let (family, dtype) = (source.files.family(), args.engine.place.dtype.name());

@@ -11,8 +11,8 @@ use moebius::fp8::training::{Fp8Scaling, MomentStore};
 use moebius_device::{Device, Work};
 use moebius_model::decoder::ModelSpec;
 use moebius_model::{
-    Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Report, Savings, Subject, Text, TrainConfig,
-    TrainMemory, Trainer,
+    AdapterConfig, Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Report, Savings, Subject, Text,
+    TrainConfig, TrainMemory, Trainer,
 };
 use serde_json::{Value, json};
 
@@ -36,11 +36,12 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
     let (name, device) = open_for(Work::Steps { flops }, args.devices, screen)?;
     let spec = course.subject.spec();
     spec.check_experts(&device)?;
-    check_memory(args, (&spec, &course.config), (name, &device))?;
+    check_memory(args, (&spec, &course.config, None), (name, &device))?;
     let Course {
         config,
         subject,
         checkpoint,
+        ..
     } = course;
     let mut trainer = match checkpoint {
         Some(checkpoint) => Trainer::resume(checkpoint, subject, ids, &device)?,
@@ -95,6 +96,8 @@ struct Course {
     config: TrainConfig,
     subject: Subject,
     checkpoint: Option<Checkpoint>,
+    /// The adapter that is trained; `None` where all weights are.
+    adapter: Option<AdapterConfig>,
 }
 
 impl Course {
@@ -109,9 +112,12 @@ impl Course {
         let known = checkpoint.as_ref();
         let config = config(args, known.map_or(default, |known| *known.config()));
         let subject = subject(known);
+        let adapter = adapter(args);
+        let adapter = adapter.or_else(|| known.and_then(Checkpoint::adapter).cloned());
         if let Some(known) = known {
             let same = known.check_config(&config);
             let same = same.and_then(|()| known.check_subject(&subject));
+            let same = same.and_then(|()| known.check_adapter(adapter.as_ref()));
             same.map_err(moebius_model::Error::from)?;
         }
         subject.check(&config)?;
@@ -119,8 +125,21 @@ impl Course {
             config,
             subject,
             checkpoint,
+            adapter,
         })
     }
+}
+
+/// The adapter that a command line asks for.
+fn adapter(args: &TrainArgs) -> Option<AdapterConfig> {
+    let (of, default) = (&args.published, AdapterConfig::default());
+    let targets = Some(of.lora_targets.clone()).filter(|targets| !targets.is_empty());
+    Some(AdapterConfig {
+        rank: of.lora?,
+        alpha: of.lora_alpha.unwrap_or(default.alpha),
+        rank_stabilized: of.lora_rslora,
+        targets: targets.unwrap_or(default.targets),
+    })
 }
 
 /// The text to train on.
@@ -180,10 +199,10 @@ fn precision(config: &TrainConfig) -> &'static str {
     }
 }
 
-/// Checks that a device has memory for the steps that the command line asks for.
+/// Checks that a device has memory for the steps that the command line asks for, of so many parameters of an adapter or of all weights.
 fn check_memory(
     args: &TrainArgs,
-    (spec, config): (&ModelSpec, &TrainConfig),
+    (spec, config, adapter): (&ModelSpec, &TrainConfig, Option<u64>),
     (name, device): (Device, &burn::tensor::Device),
 ) -> Result<(), CliError> {
     if args.memory_margin == 0 {
@@ -195,6 +214,7 @@ fn check_memory(
     let savings = Savings {
         recomputes: args.checkpoint_activations,
         offloads: place.is_some_and(|place| has_own || place != Path::new("host")),
+        adapter,
     };
     let memory = TrainMemory::new(spec, config, savings, device);
     let checked = memory.check(args.memory_margin, device);

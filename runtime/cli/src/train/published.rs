@@ -8,7 +8,7 @@ use moebius_model::decoder::ModelSpec;
 use moebius_model::families::describe_all;
 use moebius_model::load::ModelFiles;
 use moebius_model::{
-    Beside, Subject, TrainConfig, Trainer, TrainingData, check_target, save, spread,
+    AdapterConfig, Beside, Subject, TrainConfig, Trainer, TrainingData, check_target, save, spread,
 };
 use moebius_text::Tokenizer;
 use moebius_weights::python_json;
@@ -19,7 +19,7 @@ use super::{Course, Evaluate, check_memory, goes_on, precision, sequences, steps
 use crate::args::TrainArgs;
 use crate::error::CliError;
 use crate::hub::located;
-use crate::published;
+use crate::published::shown;
 use crate::resolve::open_for;
 use crate::screen::{Outcome, Screen};
 
@@ -37,7 +37,7 @@ pub(super) fn run(
 ) -> Result<Outcome, CliError> {
     // Files are read before the device is opened, since that fails sooner.
     check_target(out)?;
-    let source = Source::read(args, &located(model)?)?;
+    let source = Source::read(args, model)?;
     let course = Course::read(args, TrainConfig::fine_tuning(), |_| {
         Subject::from(source.spec())
     })?;
@@ -51,7 +51,10 @@ pub(super) fn run(
     let flops = course.config.step_flops(source.spec());
     let (name, device) = open_for(Work::Steps { flops }, args.devices, screen)?;
     source.spec().check_experts(&device)?;
-    check_memory(args, (source.spec(), &course.config), (name, &device))?;
+    let adapter = course.adapter.clone();
+    let trained = source.parameters_of(adapter.as_ref())?;
+    let step = (source.spec(), &course.config, trained);
+    check_memory(args, step, (name, &device))?;
     say_packed(&data, screen)?;
     let mut trainer = source.trainer(course, data, &device, screen)?;
     title(name, (&source, &trainer), screen)?;
@@ -71,7 +74,8 @@ pub(super) fn run(
         ))?;
     }
     if let Some(folder) = &folder {
-        screen.line(&format!("  the trained model is in {}", folder.display()))?;
+        let what = adapter.map_or("trained model", |_| "adapter");
+        screen.line(&format!("  the {what} is in {}", folder.display()))?;
     }
     let mut object = run.object(args, name, &trainer);
     for (name, value) in [
@@ -159,6 +163,8 @@ fn mean(of: &[f64]) -> Option<f64> {
 
 /// A model to train, and what it learns from.
 struct Source {
+    /// The name that the model was given by.
+    name: String,
     folder: PathBuf,
     config: Value,
     weights: Weights,
@@ -181,7 +187,8 @@ enum Weights {
 }
 
 impl Source {
-    fn read(args: &TrainArgs, folder: &Path) -> Result<Self, CliError> {
+    fn read(args: &TrainArgs, model: &Path) -> Result<Self, CliError> {
+        let folder = &located(model)?;
         let given = match &args.published.data {
             Some(path) => Given::Samples(path),
             None => Given::Text(characters(args)?),
@@ -206,6 +213,7 @@ impl Source {
             Given::Text(text) => Lessons::Text(tokenizer.encode(&text, false)?),
         };
         Ok(Self {
+            name: model.display().to_string(),
             folder: folder.to_owned(),
             lessons,
             config,
@@ -233,6 +241,14 @@ impl Source {
         }
     }
 
+    /// Number of parameters of an adapter of the model; `None` where all weights are trained.
+    fn parameters_of(&self, adapter: Option<&AdapterConfig>) -> Result<Option<u64>, CliError> {
+        match (&self.weights, adapter) {
+            (Weights::Files(files), Some(adapter)) => Ok(Some(adapter.parameters(files)?)),
+            _ => Ok(None),
+        }
+    }
+
     /// A trainer on `data`, from the checkpoint or the initial weights.
     fn trainer(
         &self,
@@ -245,20 +261,29 @@ impl Source {
             config,
             subject,
             checkpoint,
+            adapter,
         } = course;
-        if let Some(checkpoint) = checkpoint {
-            return Ok(Trainer::resume(checkpoint, subject, data, device)?);
-        }
-        match &self.weights {
-            Weights::Drawn(..) => Ok(Trainer::new(config, subject, data, device)?),
-            Weights::Files(files) => Ok(published::shown(screen, |progress| {
+        let trainer = match (&self.weights, checkpoint, adapter) {
+            (Weights::Files(files), Some(checkpoint), Some(_)) => shown(screen, |progress| {
+                Trainer::resume_adapter(checkpoint, files, data, device, progress)
+            }),
+            (_, Some(checkpoint), _) => Trainer::resume(checkpoint, subject, data, device),
+            (Weights::Files(files), None, Some(adapter)) => shown(screen, |progress| {
+                Trainer::load_adapter(config, adapter, files, data, device, progress)
+            }),
+            (Weights::Files(files), None, None) => shown(screen, |progress| {
                 Trainer::load(config, files, data, device, progress)
-            })?),
-        }
+            }),
+            (Weights::Drawn(..), None, _) => Trainer::new(config, subject, data, device),
+        };
+        Ok(trainer?)
     }
 
-    /// Writes the current model into a new folder, with the files beside the original's weights.
+    /// Writes the current model into a new folder, with the files beside the original's weights, or the adapter that was trained alone.
     fn save(&self, trainer: &Trainer, out: &Path) -> Result<PathBuf, CliError> {
+        if let Some(adapter) = trainer.adapter()? {
+            return Ok(adapter.write(Some(&self.name), out)?);
+        }
         let beside = Beside {
             folder: Some(&self.folder),
             files: &self.made,

@@ -10,6 +10,7 @@ mod attention_weights;
 mod block;
 mod building;
 mod cache;
+mod changes;
 mod convolution;
 mod documents;
 mod exact;

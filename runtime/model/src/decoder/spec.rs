@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 use moebius::fp8::training::Fp8Recipe;
-use moebius::moe::MoeConfig;
+use moebius::moe::{MoeConfig, RouterConfig};
 use serde::Serialize;
 
 use super::rope::Rope;
@@ -68,6 +68,19 @@ impl ModelSpec {
             let (FeedForwardSpec::Dense(config) | FeedForwardSpec::Experts(config)) =
                 &mut layer.feed_forward;
             config.fp8 = recipe;
+        }
+        self
+    }
+
+    /// This model with routers that keep the bias of their selection in training.
+    #[must_use]
+    pub(crate) fn with_steady_routers(mut self) -> Self {
+        for layer in &mut self.layers {
+            if let FeedForwardSpec::Experts(config) = &mut layer.feed_forward
+                && let RouterConfig::SigmoidBias(router) = &mut config.router
+            {
+                router.rate = 0.0;
+            }
         }
         self
     }

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use moebius_weights::{Reader, StoredFp8, Unfit, WeightsError, quoted};
 
 use super::cache_scales::is_scale;
 use super::checkpoint::Checkpoint;
+use crate::adapter::Factors;
 use crate::decoder::{AttentionSpec, LayerSpec, ModelSpec, Place, Projection, Slot};
 use crate::error::Misfits;
 use crate::families::{Described, Extra, Family, Form, Part, Rule};
@@ -33,6 +35,17 @@ pub(super) struct Target {
     pub(super) shape: Vec<usize>,
     /// Tensors of the place.
     pub(super) pieces: Vec<Piece>,
+    /// Changes of low rank that are added to what the tensors hold.
+    pub(super) changes: Vec<Change>,
+}
+
+/// A change of the rows of a place that a linear module has, by an adapter's factors times `scale`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    /// The module's matrix.
+    pub(super) piece: Piece,
+    pub(super) factors: Arc<Factors>,
+    pub(super) scale: f64,
 }
 
 /// A tensor of the checkpoint, or some rows of one, which goes to one place.
@@ -197,6 +210,7 @@ impl Plan {
         let target = self.targets.entry(place).or_insert_with(|| Target {
             shape: Vec::new(),
             pieces: Vec::new(),
+            changes: Vec::new(),
         });
         target.pieces.push(piece);
     }

@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod adapting;
 mod cache_scales;
 mod checkpoint;
 mod course;
@@ -26,6 +27,7 @@ pub(crate) mod placing;
 mod size;
 mod stream;
 
+pub(crate) use adapting::LinearModule;
 pub use mapping::Plan;
 pub(crate) use mapping::{Wanted, expand};
 pub(crate) use placing::{is_whole, taken};
@@ -107,6 +109,8 @@ pub struct LoadOptions {
     /// Whether the embedding and the head are bf16 in a model that computes in f32, on devices that multiply f32 by bf16
     /// ([`takes_half_weights`](moebius::nn::takes_half_weights)).
     pub narrow_embedding: bool,
+    /// Whether nothing of the model itself changes while it trains, as below an adapter: routers keep the bias that balances their choice.
+    pub frozen: bool,
     /// Recipe for training products of attention and feed-forward parts in FP8 ([`ModelSpec::with_fp8`]), with `keep_fp8` off: codes don't
     /// train.
     pub fp8_training: Option<Fp8Recipe>,
@@ -137,6 +141,7 @@ impl Default for LoadOptions {
             keep_fp8: true,
             round: None,
             narrow_embedding: false,
+            frozen: false,
             fp8_training: None,
             expert_cache: None,
             exact: false,
@@ -427,7 +432,7 @@ impl ModelFiles {
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Model, Error> {
         self.check_memory(device, options, CacheMemory::default())?;
-        let spec = self.spec.clone().with_fp8(options.fp8_training);
+        let spec = self.built(options);
         let building = Building::new(&spec).with_expert_cache(options.expert_cache);
         let mut course = Course::new(self, options);
         let model = building.finish(&mut WeightStream {
@@ -442,7 +447,7 @@ impl ModelFiles {
 
     /// Begins a loading like [`ModelFiles::load`], in pieces, for programs that do other things in between.
     pub fn begin(&self, device: &Device, options: LoadOptions) -> Loading<'_> {
-        let spec = self.spec.clone().with_fp8(options.fp8_training);
+        let spec = self.built(options);
         Loading {
             files: self,
             device: device.clone(),

@@ -18,7 +18,7 @@ const PREFIXES: [(&str, &str); 5] = [
 const INNER: [&str; 4] = ["layers.", "embed_tokens.", "norm.", "rotary_emb."];
 
 /// A tensor's name as families know it.
-fn plain(name: &str) -> String {
+pub(super) fn plain(name: &str) -> String {
     let mut name = name.to_owned();
     for (prefix, instead) in PREFIXES {
         if let Some(rest) = name.strip_prefix(prefix) {

@@ -66,7 +66,8 @@ fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) 
     let [stack, rows, columns] = slot.extents(&target.shape);
     let values = (stack * rows * columns) as u64;
     let in_f32 = options.dtype == DType::F32;
-    let stored = common_scheme(&target.pieces, [rows, columns]).filter(|_| options.keep_fp8);
+    let stored = common_scheme(&target.pieces, [rows, columns]);
+    let stored = stored.filter(|_| options.keep_fp8 && target.changes.is_empty());
     let scheme = stored.or(options.round.map(Fp8Scheme::from));
     if let Some(scheme) = scheme.filter(|_| in_f32 && slot.takes_codes()) {
         let [down, across] = scheme.grid(rows, columns);

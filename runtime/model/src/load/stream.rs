@@ -52,11 +52,14 @@ impl<'a> HostWeights<'a> {
         &target(self.plan, at).shape
     }
 
-    /// The scheme of the codes in a place's tensors, if they stay codes and can be stacked.
+    /// The scheme of the codes in a place's tensors, if they stay codes and can be stacked, and no adapter changes the place.
     fn stored(self, at: Place) -> Option<Fp8Scheme> {
         let [_, rows, columns] = self.extents(at);
-        let scheme = common_scheme(&target(self.plan, at).pieces, [rows, columns]);
-        scheme.filter(|_| self.options.keep_fp8 && self.computes_in_f32())
+        let Target {
+            pieces, changes, ..
+        } = target(self.plan, at);
+        let stay = self.options.keep_fp8 && self.computes_in_f32() && changes.is_empty();
+        common_scheme(pieces, [rows, columns]).filter(|_| stay)
     }
 
     /// Zeros in the form of one matrix of a place.
@@ -90,8 +93,8 @@ impl<'a> HostWeights<'a> {
         Ok(OnHost::Codes(rounded(&values, shape, by)?))
     }
 
-    /// Reads the values of the matrices `of` of a place, in one row: in `dtype` where that has 16 bits and all tensors of the place are stored
-    /// so, else in f32.
+    /// Reads the values of the matrices `of` of a place, in one row: in `dtype` where that has 16 bits, all tensors of the place are stored so
+    /// and no adapter changes the place, else in f32.
     fn floats(
         self,
         at: Place,
@@ -99,10 +102,13 @@ impl<'a> HostWeights<'a> {
         dtype: DType,
         read: &mut dyn FnMut(&str),
     ) -> Result<TensorData, Error> {
-        let pieces = target(self.plan, at).pieces.iter();
+        let Target {
+            pieces, changes, ..
+        } = target(self.plan, at);
         let mut halves = pieces
+            .iter()
             .map(|piece| piece.form != Form::LessOne && self.reader.has_halves(&piece.name, dtype));
-        if halves.all(|halves| halves) {
+        if changes.is_empty() && halves.all(|halves| halves) {
             return self.halves(at, of, dtype, read);
         }
         let values = values_in(self.reader, self.plan, at, of, read)?;
@@ -231,8 +237,9 @@ impl<'a> WeightStream<'a> {
     }
 }
 
-/// Reads the values of a place, and its shape. Peak memory beyond the values is one matrix of a file, or none where the file holds the
-/// values in the same order and encoding. `read` gets the name of each tensor, as often as a matrix of it was read.
+/// Reads the values of a place with the changes of adapters, and its shape. Peak memory beyond the values is one matrix of a file and one of a
+/// change, or none where the file holds the values in the same order and encoding and no adapter changes them. `read` gets the name of each
+/// tensor, as often as a matrix of it was read.
 pub(super) fn values(
     reader: Checkpoint<'_>,
     plan: &Plan,
@@ -252,7 +259,29 @@ pub(super) fn values_in(
     of: Range<usize>,
     read: &mut dyn FnMut(&str),
 ) -> Result<Vec<f32>, Error> {
-    let Target { shape, pieces } = target(plan, at);
+    let mut values = unchanged(reader, plan, at, of.clone(), read)?;
+    let Target { shape, changes, .. } = target(plan, at);
+    let [_, rows, columns] = at.slot.extents(shape);
+    let size = rows * columns;
+    for change in changes
+        .iter()
+        .filter(|change| of.contains(&change.matrix()))
+    {
+        let matrix = &mut values[(change.matrix() - of.start) * size..][..size];
+        change.add_to(matrix, [rows, columns]);
+    }
+    Ok(values)
+}
+
+/// Reads the values of the matrices `of` of a place as the checkpoint has them.
+fn unchanged(
+    reader: Checkpoint<'_>,
+    plan: &Plan,
+    at: Place,
+    of: Range<usize>,
+    read: &mut dyn FnMut(&str),
+) -> Result<Vec<f32>, Error> {
+    let Target { shape, pieces, .. } = target(plan, at);
     let [stack, rows, columns] = at.slot.extents(shape);
     if let ([piece], true) = (&pieces[..], of.len() == stack) {
         if is_whole(piece) && piece.fp8.is_none() && piece.expert.is_none() {

@@ -1,0 +1,122 @@
+//! Trainings of an adapter, below which the model's own weights stay as they are.
+
+use burn::module::Module;
+use burn::optim::OptimizerRecord;
+use burn::tensor::Device;
+
+use super::{Trainer, check};
+use crate::adapter::{Adapter, AdapterConfig};
+use crate::checkpoint::{self, Checkpoint, Progress};
+use crate::config::{Subject, TrainConfig};
+use crate::dataset::TrainingData;
+use crate::decoder::Model;
+use crate::error::Error;
+use crate::load::{self, LoadOptions, ModelFiles};
+use crate::lora::Lora;
+use crate::optimizer::check_record;
+
+impl Trainer {
+    /// Starts a training of an adapter of the model in `files`, whose weights, decoded where they are codes, stay as they are; `progress` is
+    /// called after each tensor. At first the adapter changes nothing.
+    ///
+    /// # Errors
+    /// As [`Trainer::load`], and [`Error::Config`] for another precision than f32, for targets that name no linear module of the model, and for
+    /// those that the model doesn't keep as modules: rows in another order, and experts in one tensor.
+    pub fn load_adapter(
+        config: TrainConfig,
+        adapter: AdapterConfig,
+        files: &ModelFiles,
+        data: impl Into<TrainingData>,
+        device: &Device,
+        progress: &mut dyn FnMut(load::Progress<'_>),
+    ) -> Result<Self, Error> {
+        let (subject, data) = (Subject::from(files.spec()), data.into());
+        check(&config, &subject, &data)?;
+        let device = device.clone().autodiff();
+        let lora = lora_of(&config, adapter, files)?;
+        let model = frozen(files, &device, progress)?;
+        let model = lora.attach(model, lora.first(config.seed, &device))?;
+        let course = (config, subject, data);
+        let new = Self::at(Progress::default(), course, model, device)?;
+        Ok(Self {
+            lora: Some(lora),
+            ..new
+        })
+    }
+
+    /// Resumes the training of an adapter from `checkpoint`, as [`Trainer::resume`] does, with the model in `files`, whose weights the checkpoint
+    /// doesn't have: they must be those that the training began with.
+    ///
+    /// # Errors
+    /// As [`Trainer::load_adapter`], and [`Error::Checkpoint`] for a checkpoint of another model or text or of a training of all weights, or
+    /// with records that don't fit.
+    pub fn resume_adapter(
+        checkpoint: Checkpoint,
+        files: &ModelFiles,
+        data: impl Into<TrainingData>,
+        device: &Device,
+        progress: &mut dyn FnMut(load::Progress<'_>),
+    ) -> Result<Self, Error> {
+        let (subject, data) = (Subject::from(files.spec()), data.into());
+        let adapter = checkpoint.trained_adapter()?;
+        checkpoint.check_subject(&subject)?;
+        checkpoint.check_text(&subject, &data)?;
+        let (config, step) = (*checkpoint.config(), checkpoint.progress());
+        check(&config, &subject, &data)?;
+        let device = device.clone().autodiff();
+        let lora = lora_of(&config, adapter, files)?;
+        let model = frozen(files, &device, progress)?;
+        let (record, optimizer) = checkpoint.into_records();
+        let changes = lora.first(config.seed, &device);
+        let changes = changes
+            .try_load_record(record)
+            .map_err(checkpoint::record)?;
+        let model = lora.attach(model, changes)?;
+        check_record(&optimizer, &model, step.step)?;
+        let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(checkpoint::record)?;
+        let new = Self::at(step, (config, subject, data), model, device)?;
+        Ok(Self {
+            lora: Some(lora),
+            optimizer: new.optimizer.load_record(optimizer),
+            ..new
+        })
+    }
+
+    /// The adapter in its present state; `None` in a training of all weights. Waits for the device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device failed.
+    pub fn adapter(&self) -> Result<Option<Adapter>, Error> {
+        let adapter = self.lora.as_ref().map(|lora| lora.adapter(&self.model));
+        adapter.transpose()
+    }
+}
+
+fn lora_of(
+    config: &TrainConfig,
+    adapter: AdapterConfig,
+    files: &ModelFiles,
+) -> Result<Lora, Error> {
+    let in_f32 = config.precision.recipe().is_none();
+    Error::check(
+        in_f32,
+        "precision of a training of an adapter",
+        "f32",
+        "FP8",
+    )?;
+    Lora::of(adapter, files)
+}
+
+/// The model with weights that don't train.
+fn frozen(
+    files: &ModelFiles,
+    device: &Device,
+    progress: &mut dyn FnMut(load::Progress<'_>),
+) -> Result<Model, Error> {
+    let options = LoadOptions {
+        keep_fp8: false,
+        frozen: true,
+        ..LoadOptions::default()
+    };
+    Ok(files.load(device, options, progress)?.no_grad())
+}

@@ -1,0 +1,399 @@
+//! Adapters are trained, written, read and merged; PEFT's own files are read as well.
+#![cfg(feature = "flex")]
+#![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
+
+use std::path::{Path, PathBuf};
+
+use burn::module::Module;
+use burn::tensor::Device;
+use moebius::fp8::training::{Fp8Recipe, MomentStore};
+use moebius_model::decoder::{Model, Slot, Values};
+use moebius_model::load::{ExpertsFrom, LoadOptions, ModelFiles};
+use moebius_model::{
+    Adapter, AdapterConfig, Beside, Checkpoint, Precision, TrainConfig, Trainer, Windows, save,
+};
+
+/// Models with experts, with a shared expert and a balancing bias, with latent attention, with convolutions, with norms after both parts, and
+/// without experts.
+const CASES: [&str; 7] = [
+    "decoder_olmoe",
+    "decoder_mixtral",
+    "decoder_deepseek_v3",
+    "decoder_qwen2_moe",
+    "decoder_lfm2_moe",
+    "decoder_gemma2",
+    "decoder_llama",
+];
+
+fn cases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases")
+}
+
+fn open(name: &str) -> ModelFiles {
+    ModelFiles::open(&cases().join(name)).unwrap()
+}
+
+fn ids(vocabulary: usize, count: usize) -> Vec<u32> {
+    let next = |at: usize| (at * at / 7 % 11 + at) % vocabulary.min(40);
+    (0..count).map(|at| next(at) as u32).collect()
+}
+
+fn config(steps: usize) -> TrainConfig {
+    TrainConfig {
+        batch: 2,
+        sequence: 16,
+        steps,
+        warm_up: 2,
+        learning_rate: 0.01,
+        ..TrainConfig::fine_tuning()
+    }
+}
+
+fn adapter(targets: &[&str]) -> AdapterConfig {
+    AdapterConfig {
+        rank: 3,
+        alpha: 6.0,
+        rank_stabilized: false,
+        targets: targets.iter().map(|&target| target.to_owned()).collect(),
+    }
+}
+
+fn trainer(files: &ModelFiles, adapter: AdapterConfig, steps: usize) -> Trainer {
+    let text = ids(files.spec().vocabulary, 400);
+    let device = Device::flex();
+    let trainer = Trainer::load_adapter(config(steps), adapter, files, text, &device, &mut |_| ());
+    trainer.unwrap()
+}
+
+fn load(files: &ModelFiles) -> Model {
+    let options = LoadOptions {
+        keep_fp8: false,
+        ..LoadOptions::default()
+    };
+    files.load(&Device::flex(), options, &mut |_| ()).unwrap()
+}
+
+fn logits(model: &Model) -> Vec<f32> {
+    let tokens = ids(model.spec().vocabulary, 12);
+    model.last_logits(&tokens, &Device::flex()).unwrap()
+}
+
+/// The largest difference divided by the largest logit.
+fn apart(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    let largest = |values: &mut dyn Iterator<Item = f32>| values.fold(0.0, f32::max);
+    let difference = largest(&mut a.iter().zip(b).map(|(a, b)| (a - b).abs()));
+    difference / largest(&mut a.iter().map(|a| a.abs()))
+}
+
+/// The model below stays as it is, and the adapter that is written gives the logits of the one that was trained, added while weights are read
+/// or written into a whole model.
+#[test]
+fn an_adapter_learns_and_has_the_same_logits_added_or_merged() {
+    for name in CASES {
+        let files = open(name);
+        let before = logits(&load(&files));
+        let mut trainer = trainer(&files, adapter(&["all-linear"]), 12);
+        let start = logits(&trainer.model().valid());
+        assert!(
+            apart(&before, &start) < 1e-5,
+            "{name}: {}",
+            apart(&before, &start)
+        );
+        let count: usize = {
+            let adapter = trainer.adapter().unwrap().unwrap();
+            let sizes = adapter
+                .modules
+                .values()
+                .map(|of| of.down.len() + of.up.len());
+            sizes.sum()
+        };
+        assert_eq!(trainer.parameters(), count, "{name}");
+        let counted = adapter(&["all-linear"]).parameters(&files).unwrap();
+        assert_eq!(counted, count as u64, "{name}");
+        while !trainer.is_finished() {
+            trainer.step().unwrap();
+        }
+        let losses = trainer.report().unwrap().losses;
+        let end = losses[9..].iter().sum::<f32>() / 3.0;
+        assert!(end < losses[0], "{name}: {losses:?}");
+        let trained = logits(&trainer.model().valid());
+        assert!(
+            apart(&before, &trained) > 1e-3,
+            "{name}: nothing was learnt"
+        );
+        // What no module holds is as it was: embeddings, norms, routers and their biases.
+        let (mut now, mut then) = (trainer.model(), &load(&files));
+        let unchanged = |slot: Slot| {
+            [
+                Slot::Embedding,
+                Slot::Router,
+                Slot::Correction,
+                Slot::AttentionNorm,
+                Slot::Norm,
+            ]
+            .contains(&slot)
+        };
+        for place in Slot::places(files.spec()) {
+            if unchanged(place.slot) {
+                let [now, then] = [now.values(place).unwrap(), then.values(place).unwrap()];
+                assert_eq!(now, then, "{name}: {place:?}");
+            }
+        }
+
+        let folder = tempfile::tempdir().unwrap();
+        let written = trainer.adapter().unwrap().unwrap();
+        let target = written
+            .write(Some(name), &folder.path().join("adapter"))
+            .unwrap();
+        let read = Adapter::read(&target).unwrap();
+        assert_eq!(read, written, "{name}");
+        let with = open(name).with_adapter(&read).unwrap();
+        let added = logits(&load(&with));
+        assert!(
+            apart(&trained, &added) < 1e-4,
+            "{name}: {}",
+            apart(&trained, &added)
+        );
+        let merged = folder.path().join("merged");
+        let of_files = with.config().unwrap();
+        save(&mut with.values(), &of_files, Beside::default(), &merged).unwrap();
+        let merged = logits(&load(&ModelFiles::open(&merged).unwrap()));
+        assert_eq!(merged, added, "{name}");
+        // A model that a trainer holds is saved with its changes, too.
+        let saved = folder.path().join("saved");
+        save(&mut trainer.model(), &of_files, Beside::default(), &saved).unwrap();
+        let saved = logits(&load(&ModelFiles::open(&saved).unwrap()));
+        assert!(
+            apart(&trained, &saved) < 1e-4,
+            "{name}: {}",
+            apart(&trained, &saved)
+        );
+    }
+}
+
+#[test]
+fn a_resumed_adapter_repeats_the_uninterrupted_one_bit_for_bit() {
+    for name in ["decoder_olmoe", "decoder_deepseek_v3"] {
+        let files = open(name);
+        let targets = || adapter(&["o_proj", "gate_proj", "down_proj"]);
+        let folder = tempfile::tempdir().unwrap();
+        let mut straight = trainer(&files, targets(), 6);
+        for step in 0..6 {
+            if step == 4 {
+                straight.checkpoint().unwrap().write(folder.path()).unwrap();
+            }
+            straight.step().unwrap();
+        }
+        let losses = straight.report().unwrap().losses;
+        let read = || Checkpoint::read(folder.path()).unwrap();
+        assert_eq!(read().adapter(), Some(&targets()));
+        let text = || ids(files.spec().vocabulary, 400);
+        let device = Device::flex();
+        let mut resumed =
+            Trainer::resume_adapter(read(), &files, text(), &device, &mut |_| ()).unwrap();
+        while !resumed.is_finished() {
+            resumed.step().unwrap();
+        }
+        assert_eq!(resumed.report().unwrap().losses, losses[4..], "{name}");
+        let [one, other] = [&resumed, &straight].map(|of| of.adapter().unwrap().unwrap());
+        assert!(one == other, "{name}: other factors");
+        let windows = Windows::new(16, 8).unwrap();
+        let judged = |of: &Trainer| of.perplexity(&text()[..60], windows, &mut |_| ()).unwrap();
+        assert_eq!(judged(&resumed), judged(&straight));
+
+        // A checkpoint has the factors alone, and is none of all weights.
+        let files_of = std::fs::read_dir(folder.path()).unwrap();
+        let bytes: u64 = files_of
+            .map(|file| file.unwrap().metadata().unwrap().len())
+            .sum();
+        assert!(
+            (bytes as f64) < 3.0 * 4.0 * files.spec().parameters(),
+            "{name}: {bytes}"
+        );
+        let whole = Trainer::resume(read(), files.spec(), text(), &device);
+        let said = whole.err().unwrap().to_string();
+        assert!(
+            said.contains("what is trained was an adapter, not all weights"),
+            "{said}"
+        );
+        let error = read()
+            .check_adapter(Some(&adapter(&["o_proj"])))
+            .unwrap_err();
+        assert!(error.to_string().contains("targets"), "{error}");
+    }
+}
+
+/// Layers that are computed again, batches after one another and moments elsewhere give an adapter the same course; the model's own embedding
+/// has no gradient then.
+#[test]
+fn an_adapter_learns_the_same_with_less_memory() {
+    for name in ["decoder_olmoe", "decoder_llama"] {
+        let files = open(name);
+        let run = |less: bool| {
+            let config = TrainConfig {
+                accumulate: 3,
+                ..config(4)
+            };
+            let (text, device) = (ids(files.spec().vocabulary, 400), Device::flex());
+            let adapter = adapter(&["all-linear"]);
+            let trainer =
+                Trainer::load_adapter(config, adapter, &files, text, &device, &mut |_| ());
+            let mut trainer = trainer.unwrap();
+            if less {
+                trainer.checkpoint_activations().unwrap();
+                trainer.keep_moments_in(MomentStore::host());
+            }
+            while !trainer.is_finished() {
+                trainer.step().unwrap();
+            }
+            let losses = trainer.report().unwrap().losses;
+            (losses, logits(&trainer.model().valid()))
+        };
+        let [(losses, last), (again, same)] = [false, true].map(run);
+        assert_ne!(losses[0], losses[3], "{name}");
+        assert!(
+            apart(&losses, &again) < 1e-5,
+            "{name}: {losses:?} {again:?}"
+        );
+        assert!(apart(&last, &same) < 1e-4, "{name}");
+    }
+}
+
+#[test]
+fn targets_that_cannot_be_trained_are_refused_by_name() {
+    let refused = |name: &str, targets: &[&str], config: TrainConfig| {
+        let files = open(name);
+        let text = ids(files.spec().vocabulary, 400);
+        let (adapter, device) = (adapter(targets), Device::flex());
+        let trainer = Trainer::load_adapter(config, adapter, &files, text, &device, &mut |_| ());
+        trainer.err().unwrap().to_string()
+    };
+    let cases: [(&str, &[&str], &str); 5] = [
+        (
+            "decoder_phi3",
+            &["qkv_proj"],
+            "whose rows a model keeps together, got `model",
+        ),
+        ("decoder_olmoe", &["q_proj", "w1"], "got `w1`"),
+        ("decoder_olmoe", &[], "got none"),
+        (
+            "decoder_olmoe",
+            &["experts.0.up_proj"],
+            "experts of a layer, or none, got 1",
+        ),
+        (
+            "decoder_granitemoe",
+            &["input_linear"],
+            "q_proj, v_proj, got `input_linear`",
+        ),
+    ];
+    for (name, targets, message) in cases {
+        let said = refused(name, targets, config(1));
+        assert!(
+            said.starts_with("targets of an adapter: expected "),
+            "{said}"
+        );
+        assert!(said.contains(message), "{said}");
+    }
+    let fp8 = config(1).with_precision(Precision::Fp8(Fp8Recipe::current()));
+    let said = refused("decoder_olmoe", &["q_proj"], fp8);
+    assert_eq!(
+        said,
+        "precision of a training of an adapter: expected f32, got FP8"
+    );
+}
+
+#[test]
+fn an_adapter_of_another_model_is_refused_by_name() {
+    let olmoe = open("decoder_olmoe");
+    let of_olmoe = trainer(&olmoe, adapter(&["q_proj", "up_proj"]), 1);
+    let of_olmoe = of_olmoe.adapter().unwrap().unwrap();
+    let error = open("decoder_mixtral")
+        .with_adapter(&of_olmoe)
+        .unwrap_err()
+        .to_string();
+    let said = "module of the adapter: expected a linear module of the model, got `model.layers.0";
+    assert!(error.contains(said), "{error}");
+    let mut wider = of_olmoe;
+    for factors in wider.modules.values_mut() {
+        factors.down.resize(factors.down.len() + factors.rank, 0.0);
+    }
+    let error = olmoe.with_adapter(&wider).unwrap_err().to_string();
+    assert!(error.contains("q_proj`: expected ["), "{error}");
+}
+
+/// Experts that are read from the files when tokens need them are changed as those that are loaded at once, from values and from codes of the
+/// file, in floating point and as codes that are made on the way.
+#[test]
+fn experts_in_files_are_changed_whenever_they_are_read() {
+    for name in ["decoder_olmoe", "decoder_deepseek_v3_fp8"] {
+        let of_experts = adapter(&["gate_proj", "up_proj", "down_proj"]);
+        let mut adapter = trainer(&open(name), of_experts, 1)
+            .adapter()
+            .unwrap()
+            .unwrap();
+        for factors in adapter.modules.values_mut() {
+            let up = factors.up.iter_mut().enumerate();
+            up.for_each(|(at, up)| *up = 0.05 * (at % 5) as f32);
+        }
+        let [plain, with] = [open(name), open(name).with_adapter(&adapter).unwrap()];
+        for resident in [LoadOptions::default(), LoadOptions::fp8()] {
+            let load = |files: &ModelFiles, expert_cache| {
+                let options = LoadOptions {
+                    expert_cache,
+                    experts_from: ExpertsFrom::Files,
+                    ..resident
+                };
+                files.load(&Device::flex(), options, &mut |_| ()).unwrap()
+            };
+            let want = logits(&load(&with, None));
+            let streamed = load(&with, Some(4 << 20));
+            assert_eq!(logits(&streamed), want, "{name}, {resident:?}");
+            assert!(streamed.expert_cache().unwrap().read_bytes > 0, "{name}");
+            let unchanged = logits(&load(&plain, None));
+            assert!(apart(&unchanged, &want) > 1e-3, "{name}, {resident:?}");
+        }
+    }
+}
+
+/// Two adapters that are added to a model one after the other add up.
+#[test]
+fn adapters_of_fused_matrices_are_added() {
+    let files = open("decoder_phi3");
+    let model = load(&files);
+    let hidden = files.spec().hidden;
+    let attention = files.spec().layers[0].attention().unwrap();
+    let heads = attention.heads + 2 * attention.kv_heads;
+    let rows = heads * attention.head_dim;
+    let factors = moebius_model::Factors {
+        rank: 1,
+        down: (0..hidden).map(|at| 0.1 * (at % 3) as f32).collect(),
+        up: (0..rows).map(|at| 0.1 * (at % 5) as f32).collect(),
+    };
+    let module = "model.layers.0.self_attn.qkv_proj".to_owned();
+    let adapter = Adapter {
+        config: AdapterConfig {
+            rank: 1,
+            alpha: 2.0,
+            ..AdapterConfig::default()
+        },
+        modules: [(module, factors.clone())].into(),
+    };
+    let with = files.with_adapter(&adapter).unwrap();
+    let changed = load(&with);
+    let mut row = 0;
+    for slot in [Slot::Query, Slot::Key, Slot::Value] {
+        let place = moebius_model::decoder::Place { layer: 0, slot };
+        let before = (&model).values(place).unwrap();
+        let after = (&changed).values(place).unwrap();
+        for (before, after) in before.chunks(hidden).zip(after.chunks(hidden)) {
+            for (at, (before, after)) in before.iter().zip(after).enumerate() {
+                let want = before + 2.0 * factors.up[row] * factors.down[at];
+                assert!((after - want).abs() < 1e-6, "row {row} of {slot:?}");
+            }
+            row += 1;
+        }
+    }
+    assert_eq!(row, rows);
+}
