@@ -60,7 +60,7 @@ pub(crate) fn of_names(folder: &Path, names: &[String]) -> Option<WeightsError> 
     };
     if names.iter().any(|name| name == "adapter_config.json") {
         let got = "a LoRA adapter without its model";
-        let instead = "merge it in Python's peft first, `PeftModel.from_pretrained(MODEL, ADAPTER).merge_and_unload().save_pretrained(FOLDER)`";
+        let instead = "name its model, and this folder as the adapter of that (`--adapter`)";
         return Some(foreign(folder, got, instead));
     }
     let usual = names.iter().find(|name| name.starts_with(USUAL));

@@ -73,7 +73,7 @@ fn other_folders_are_named() {
     for (names, said) in [
         (
             &["adapter_config.json", "adapter_model.safetensors"][..],
-            "merge_and_unload",
+            "--adapter",
         ),
         (
             &["config.json", "model.onnx"][..],
