@@ -5,7 +5,7 @@ mod adapters;
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
 use burn::store::ModuleRecord;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{Device, Tensor, TensorData};
 use moebius::fp8::training::{self, Finite, LossScaler, LossScaling, MomentStore, StepGuard};
 use moebius::in_span;
 use moebius::moe::Routing;
