@@ -125,6 +125,7 @@ impl Block {
             cache,
             along,
             mut states,
+            ..
         } = given;
         let own = along.is_none();
         Error::check(own, "routes of an exact model", "its own", "given ones")?;

@@ -14,6 +14,7 @@ mod changes;
 mod convolution;
 mod documents;
 mod exact;
+mod expert_places;
 mod footprint;
 mod padded;
 mod parts;
@@ -52,7 +53,6 @@ use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::attention::{CacheFormat, Pages, Span};
 use moebius::moe::Routing;
-use moebius::moe::switching::CacheStatistics;
 use moebius::{in_span, nn};
 use moebius_ops::kv_cache::BLOCK;
 use tracing::trace_span;
@@ -170,34 +170,6 @@ impl Model {
     /// The errors of `weights`, and [`Error::Moebius`] for a description that isn't consistent.
     pub fn load(spec: &ModelSpec, weights: &mut dyn Weights) -> Result<Self, Error> {
         Building::new(spec).finish(weights)
-    }
-
-    /// Statistics of the moves of experts to the device, over all layers; `None` for a model without experts in host memory or in files.
-    pub fn expert_cache(&self) -> Option<CacheStatistics> {
-        let layers = self.switched().map(SwitchedMixture::statistics);
-        layers.reduce(|all, one| CacheStatistics {
-            hits: all.hits + one.hits,
-            misses: all.misses + one.misses,
-            evictions: all.evictions + one.evictions,
-            moved_bytes: all.moved_bytes + one.moved_bytes,
-            read_bytes: all.read_bytes + one.read_bytes,
-        })
-    }
-
-    /// The number of experts of all layers that have places on the device at once, and of all that there are; `None` for a model without experts in
-    /// host memory or in files.
-    pub fn expert_places(&self) -> Option<[usize; 2]> {
-        let layers = self.switched().map(SwitchedMixture::places);
-        layers.reduce(|[some, all], [places, experts]| [some + places, all + experts])
-    }
-
-    /// The mixtures whose experts aren't all on the device.
-    fn switched(&self) -> impl Iterator<Item = &SwitchedMixture> {
-        let layers = self.blocks.iter();
-        layers.filter_map(|block| match &block.feed_forward {
-            FeedForward::Switched(mixture) => Some(mixture),
-            FeedForward::Dense(_) | FeedForward::Experts(_) => None,
-        })
     }
 
     /// Description of the model.

@@ -55,6 +55,7 @@ impl Parts<'_> {
             cache: None,
             along: None,
             states: None,
+            next: None,
         };
         let layer = || block.forward(x, &self.places, &self.angles, given);
         let found = in_span(trace_span!("layer", number), &device, layer)?;
