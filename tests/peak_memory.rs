@@ -40,6 +40,8 @@ fn spec(model: &str) -> ModelSpec {
         layers: 4,
         ..DecoderConfig::default()
     };
+    // So wide that the buffers of the host's threads, which no estimate counts, are little beside the rest.
+    let sizes = sizes.with_hidden(if model == "dense" { 256 } else { 128 });
     let mut spec = sizes.spec();
     if model == "dense" {
         let network = MoeConfig::new(sizes.hidden, 4 * sizes.hidden, 1);

@@ -195,6 +195,7 @@ fn train_hint(error: &moebius_model::Error) -> Option<&'static str> {
         Error::NoRoomToTrain(_) => {
             "a smaller --batch or --seq, --checkpoint-activations and --offload-optimizer need less, and --memory-margin 0 lets everything be tried; `moebius devices` shows what memory there is"
         }
+        Error::Weights(e) => return weights_hint(e),
         Error::Moebius(_) => {
             "`moebius train --help` shows the sizes, `moebius devices` the devices"
         }

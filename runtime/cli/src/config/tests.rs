@@ -7,7 +7,7 @@ use std::fs;
 use tempfile::TempDir;
 
 /// Values of which each flag takes one that isn't its default.
-const VALUES: [&str; 12] = [
+const VALUES: [&str; 13] = [
     "3",
     "portable",
     "flex",
@@ -20,6 +20,7 @@ const VALUES: [&str; 12] = [
     "e5m2",
     "f16",
     "1111111111111111111111111111111111111111111111111111111111111111",
+    "gguf:Q8_0",
 ];
 
 fn nothing(_: &str) -> Option<OsString> {
