@@ -174,7 +174,7 @@ pub(crate) enum Command {
     /// is guessing, and the bundled text (half of Moby-Dick) takes about a minute to half of it. With --model a published model
     /// goes on learning from its own weights, and is written into a new folder.
     #[command(verbatim_doc_comment)]
-    Train(TrainArgs),
+    Train(Box<TrainArgs>),
     /// Make a dense published model a mixture of experts
     ///
     /// The mixture computes what the dense model computes; `moebius train --model` makes its experts differ. From llama a mixtral is made,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 const MOST: usize = 6;
 
 impl<B: Operations, C: CheckpointStrategy> Operations for Autodiff<B, C> {
-    fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
+    fn moebius_run(operands: Tensors<Self>, call: Box<Call>) -> Tensors<Self> {
         let through = call.operation.differentiable().first();
         let through = through.map(|result| Through::of(&call, result));
         let parents = parents(&operands, &call, through.as_ref());
@@ -116,7 +116,7 @@ fn constants<B: Backend, C: CheckpointStrategy>(values: Tensors<B>) -> Tensors<A
 /// The state that a backward pass keeps from its forward.
 #[derive(Clone, Debug)]
 struct Saved<B: Backend> {
-    call: Call,
+    call: Box<Call>,
     /// The result whose gradient is given.
     through: &'static str,
     parents: Vec<&'static str>,
@@ -181,7 +181,7 @@ impl<B: Operations> Saved<B> {
             recorded: None,
             gradients: Vec::new(),
         });
-        let backward = Call {
+        let backward = Box::new(Call {
             operation,
             signature: signature.clone(),
             planned,
@@ -189,7 +189,7 @@ impl<B: Operations> Saved<B> {
             clock: None,
             beside: call.beside,
             rule: call.rule,
-        };
+        });
         let results = backward.run(operands).0.into_iter();
         let results = signature.results.iter().zip(results);
         let of = |name| called(name, names).strip_prefix('d');
@@ -212,7 +212,7 @@ fn through_result(planned: &Planned, result: &str) -> Kernels {
 fn record<B: Operations, C: CheckpointStrategy, const N: usize>(
     parents: Vec<Parent<B, C>>,
     plain: Tensors<B>,
-    mut call: Call,
+    mut call: Box<Call>,
     Through { mut reads, .. }: Through,
 ) -> Tensors<Autodiff<B, C>> {
     let through = call.operation.differentiable();

@@ -75,7 +75,7 @@ pub(crate) struct Call {
 impl Call {
     /// Runs the call; every operation on every device begins here. Where somebody listens, it is a span with the operation's costs, for
     /// which this waits for the device before and after.
-    pub(super) fn run<B: Operations>(self, operands: Tensors<B>) -> Tensors<B> {
+    pub(super) fn run<B: Operations>(self: Box<Self>, operands: Tensors<B>) -> Tensors<B> {
         if LevelFilter::current() < LevelFilter::TRACE {
             return B::moebius_run(operands, self);
         }
@@ -127,7 +127,7 @@ impl Call {
 pub(crate) trait Operations: Backend {
     /// Computes the results of a call whose sizes, types and plan the caller has checked.
     #[fusion(meta = results)]
-    fn moebius_run(#[extension_type] operands: Tensors<Self>, call: Call) -> Tensors<Self>;
+    fn moebius_run(#[extension_type] operands: Tensors<Self>, call: Box<Call>) -> Tensors<Self>;
 }
 
 /// Tells Burn's fusion the shapes and types of results that don't exist yet, as the operation describes them.
@@ -147,7 +147,8 @@ fn results(_operands: &Vec<ValueMetadata>, call: &Call) -> Vec<ValueMetadata> {
 
 /// A call with its operands.
 pub(crate) struct Request {
-    call: Call,
+    /// In a box, because it is moved often and takes a kilobyte.
+    call: Box<Call>,
     operands: Vec<DeviceValue>,
 }
 
@@ -174,7 +175,7 @@ impl Request {
                 gradients: if records { gradients()? } else { Vec::new() },
             })
         })?;
-        let call = Call {
+        let call = Box::new(Call {
             signature: Arc::new(described.signature()),
             operation: described,
             recorded: None,
@@ -182,7 +183,7 @@ impl Request {
             planned,
             rule: None,
             clock: None,
-        };
+        });
         let operands = Vec::new();
         Ok(Self { call, operands })
     }
@@ -247,7 +248,7 @@ impl Request {
     }
 
     /// The call without its operands.
-    pub(crate) fn into_call(self) -> Call {
+    pub(crate) fn into_call(self) -> Box<Call> {
         self.call
     }
 

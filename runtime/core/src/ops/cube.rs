@@ -12,7 +12,7 @@ use moebius_ops::{Scalar, TensorInfo};
 use moebius_shaders::checked;
 
 impl Operations for CubeBackend {
-    fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
+    fn moebius_run(operands: Tensors<Self>, call: Box<Call>) -> Tensors<Self> {
         let results: Vec<TensorInfo> = call.results().collect();
         let Some(planned) = &call.planned else {
             unreachable!("a call on a CubeCL device carries its kernels");

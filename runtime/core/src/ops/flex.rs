@@ -12,7 +12,7 @@ use moebius_ops::Operation;
 use moebius_ops::attention::HostRule;
 
 impl Operations for Flex {
-    fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
+    fn moebius_run(operands: Tensors<Self>, call: Box<Call>) -> Tensors<Self> {
         let b = Operands::new(call.operands(), operands.0);
         let computed = match &call.operation {
             Operation::Quantize(operation) => quantize::flex::run(operation, b),

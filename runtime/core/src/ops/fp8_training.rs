@@ -86,9 +86,9 @@ impl RoundCall {
 pub(crate) struct RoundCall {
     /// The shape of the tensor as a stack of one matrix.
     shape: [usize; 3],
-    quantize: Call,
+    quantize: Box<Call>,
     /// The call that measures amax; present if the scale is given.
-    amax: Option<Call>,
+    amax: Option<Box<Call>>,
 }
 
 /// Computes decode(encode(x / s)) · s with the given scale \[1\], or with the scale of x's own amax. Infinities stay: the largest value in
@@ -105,7 +105,7 @@ fn round<B: Operations>(
     let scale = scale.map(|scale| B::float_reshape(scale, Shape::new([1, 1, 1])));
     let result = |call: &Call, operands: Vec<FloatTensor<B>>| {
         let operands = Tensors(operands.into_iter().map(Value::Float).collect());
-        let mut results = call.clone().run::<B>(operands).0;
+        let mut results = Box::new(call.clone()).run::<B>(operands).0;
         results.swap_remove(0).float()
     };
     let amax = call.amax.as_ref().map(|amax| result(amax, vec![x.clone()]));

@@ -8,7 +8,7 @@ use moebius_shaders::Stage;
 use moebius_xla::{BackendRouter, RouterChannel};
 
 impl<C: RouterChannel> Operations for BackendRouter<C> {
-    fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
+    fn moebius_run(operands: Tensors<Self>, call: Box<Call>) -> Tensors<Self> {
         let signature = &call.signature;
         let described = operands.0.into_iter().take(signature.operands.len());
         let operands = described.map(|value| match value {

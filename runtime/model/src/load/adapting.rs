@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use moebius_weights::{Reader, Unfit, quoted};
 
-use super::ModelFiles;
 use super::mapping::{Change, Piece, Plan, Wanted, expand};
 use super::names::plain;
 use super::placing::{place, rows_in};
+use super::{LoadOptions, ModelFiles};
 use crate::adapter::Adapter;
 use crate::decoder::{ModelSpec, Place};
 use crate::error::{Error, Misfits};
@@ -105,6 +105,16 @@ impl ModelFiles {
     /// [`Error::Config`] for a GGUF file.
     pub(crate) fn linear_modules(&self) -> Result<Vec<LinearModule>, Error> {
         Ok(linear_modules(self.published_family()?, &self.spec))
+    }
+
+    /// The description of the model as it is loaded.
+    pub(super) fn built(&self, options: LoadOptions) -> ModelSpec {
+        let spec = self.spec.clone().with_fp8(options.fp8_training);
+        if options.frozen {
+            spec.with_steady_routers()
+        } else {
+            spec
+        }
     }
 
     /// The family whose published names adapters use.

@@ -445,16 +445,6 @@ impl ModelFiles {
         options.of(model)
     }
 
-    /// The description of the model as it is loaded.
-    fn built(&self, options: LoadOptions) -> ModelSpec {
-        let spec = self.spec.clone().with_fp8(options.fp8_training);
-        if options.frozen {
-            spec.with_steady_routers()
-        } else {
-            spec
-        }
-    }
-
     /// Begins a loading like [`ModelFiles::load`], in pieces, for programs that do other things in between.
     pub fn begin(&self, device: &Device, options: LoadOptions) -> Loading<'_> {
         let spec = self.built(options);

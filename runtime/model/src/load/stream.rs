@@ -283,12 +283,14 @@ fn unchanged(
 ) -> Result<Vec<f32>, Error> {
     let Target { shape, pieces, .. } = target(plan, at);
     let [stack, rows, columns] = at.slot.extents(shape);
-    if let ([piece], true) = (&pieces[..], of.len() == stack) {
-        if is_whole(piece) && piece.fp8.is_none() && piece.expert.is_none() {
-            let values = reader.read_f32(&piece.name)?;
-            read(&piece.name);
-            return Ok(values);
-        }
+    if let ([piece], true) = (&pieces[..], of.len() == stack)
+        && is_whole(piece)
+        && piece.fp8.is_none()
+        && piece.expert.is_none()
+    {
+        let values = reader.read_f32(&piece.name)?;
+        read(&piece.name);
+        return Ok(values);
     }
     let size = rows * columns;
     let mut out = vec![0.0; of.len() * size];
