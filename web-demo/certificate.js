@@ -82,18 +82,20 @@ function families(results) {
 }
 
 /** All bundled cases: the certificate's subject, and the part. */
-async function ofCases(client) {
+async function ofCases(client, report) {
   const list = JSON.parse(new TextDecoder().decode(await fetched('./cases/all.json')));
   const files = await Promise.all(list.map(({ file }) => fetched(`./cases/${file}`)));
   const named = list.flatMap(({ name }, at) => [name, files[at]]);
   const hash = await digits(await new Blob(named).arrayBuffer());
+  // WebGPU's languages have no bf16.
+  const has = { f32: true, f16: report.f16, bf16: false };
   const results = [];
   let lacking = 0;
   const started = performance.now();
   const onProgress = (result) => {
     const of = about(files[result.done - 1]);
     // Only a type that the device lacks is no fault of it.
-    if (result.error?.code === 'unsupported' && of.dtype !== 'f32') lacking += 1;
+    if (result.error?.code === 'unsupported' && !has[of.dtype]) lacking += 1;
     else results.push({ ...result, ...of });
     tell(`Certificate: case ${result.done} of ${result.of}.`);
   };
@@ -174,7 +176,7 @@ export async function certify(client, report) {
   busy = true;
   try {
     const model = await ofModel(client);
-    const cases = await ofCases(client);
+    const cases = await ofCases(client, report);
     const device = tested(report, [model.done, cases.done]);
     const certificate = {
       format: 'moebius-certificate',

@@ -60,8 +60,11 @@ function row(matrix, token, tokens) {
   return Array.from(matrix.subarray(token * width, (token + 1) * width));
 }
 
-/** Index of the largest number, the first of equal ones. */
-const likeliest = (logits) => logits.indexOf(Math.max(...logits));
+/** Index of the largest number, the first of equal ones; a NaN is larger than all, as for the command. */
+function likeliest(logits) {
+  const broken = logits.findIndex(Number.isNaN);
+  return broken >= 0 ? broken : logits.indexOf(Math.max(...logits));
+}
 
 /** The first place of the text after which another token is the likeliest, or null. */
 function firstOther(want, got, tokens) {

@@ -34,7 +34,7 @@ const operations = {
     return { report: opened.report, version: version() };
   },
 
-  // Checks one list of cases: `start` for the self-check, or `training`.
+  // Checks one list of cases: `start` for the self-check, `training`, or `all`.
   async check({ of }, { signal, progress }) {
     const list = await (await load(`./cases/${of}.json`)).json();
     if (list.length === 0) throw new Error('the list of cases is empty');

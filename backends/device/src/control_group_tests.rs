@@ -29,8 +29,8 @@ fn the_second_version_has_two_limits_and_groups_around() {
             "anon 500\nfile 450\ninactive_file 100\nactive_file 200",
         ),
     ];
-    group(mount, "work/own", &own);
-    assert_eq!(memory_of("0::/work/own\n", mount), figures(3000, 2300));
+    group(mount, "job/own", &own);
+    assert_eq!(memory_of("0::/job/own\n", mount), figures(3000, 2300));
     // A group around that has more, or no limit, changes nothing; one that has less decides, with what all in it take.
     let around = |most| {
         [
@@ -39,14 +39,14 @@ fn the_second_version_has_two_limits_and_groups_around() {
             ("memory.current", "2500"),
         ]
     };
-    group(mount, "work", &around("max"));
-    assert_eq!(memory_of("0::/work/own\n", mount), figures(3000, 2300));
-    group(mount, "work", &around("3500"));
-    assert_eq!(memory_of("0::/work/own\n", mount), figures(3000, 1000));
-    group(mount, "work", &around("2000"));
-    assert_eq!(memory_of("0::/work/own\n", mount), figures(2000, 0));
+    group(mount, "job", &around("max"));
+    assert_eq!(memory_of("0::/job/own\n", mount), figures(3000, 2300));
+    group(mount, "job", &around("3500"));
+    assert_eq!(memory_of("0::/job/own\n", mount), figures(3000, 1000));
+    group(mount, "job", &around("2000"));
+    assert_eq!(memory_of("0::/job/own\n", mount), figures(2000, 0));
     // A path that begins with groups outside of a container, and one of which the container shows nothing but its own group, the root.
-    assert_eq!(memory_of("0::/outside/work\n", mount), figures(2000, 0));
+    assert_eq!(memory_of("0::/outside/job\n", mount), figures(2000, 0));
     group(mount, "", &around("6000"));
     assert_eq!(memory_of("0::/elsewhere\n", mount), figures(6000, 3500));
 }

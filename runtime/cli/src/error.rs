@@ -193,7 +193,7 @@ fn train_hint(error: &moebius_model::Error) -> Option<&'static str> {
         }
         Error::Checkpoint(CheckpointError::Foreign { .. }) => "name another folder",
         Error::NoRoomToTrain(_) => {
-            "a smaller --batch or --seq, --checkpoint-activations and --offload-optimizer need less, and --memory-margin 0 lets everything be tried; `moebius devices` shows what memory there is"
+            "a smaller --batch or --seq and --offload-optimizer need less, as does --checkpoint-activations for a text in f32, and --memory-margin 0 lets everything be tried; `moebius devices` shows what memory there is"
         }
         Error::Weights(e) => return weights_hint(e),
         Error::Moebius(_) => {

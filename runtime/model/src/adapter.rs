@@ -8,7 +8,7 @@ use moebius_weights::folder::{PartFolder, write_whole};
 use moebius_weights::{InFile, Reader, TensorSpec, Unfit, Writer, python_json, quoted};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Misfits};
 
@@ -116,8 +116,8 @@ impl AdapterConfig {
         Ok((read, is_set(&config["rank_pattern"])))
     }
 
-    /// PEFT's configuration of an adapter of the model `base`.
-    fn to_json(&self, base: Option<&str>) -> Value {
+    /// PEFT's configuration of an adapter of the model `base`, whose modules have the ranks of `others` where those aren't this one's.
+    fn to_json(&self, base: Option<&str>, others: &Map<String, Value>) -> Value {
         let targets = match &self.targets[..] {
             [all] if all == ALL => json!(ALL),
             names => json!(names),
@@ -137,7 +137,7 @@ impl AdapterConfig {
             "modules_to_save": null,
             "init_lora_weights": true,
             "use_dora": false,
-            "rank_pattern": {},
+            "rank_pattern": others,
             "alpha_pattern": {},
         })
     }
@@ -166,6 +166,8 @@ fn unsupported(config: &Value) -> Vec<Unfit> {
         "target_parameters",
         "trainable_token_indices",
         "alpha_pattern",
+        "alora_invocation_tokens",
+        "arrow_config",
     ] {
         if is_set(&config[name]) {
             faults.push(Unfit::new(name, "none", quoted(&config[name].to_string())));
@@ -282,7 +284,11 @@ impl Adapter {
             writer.append(&spec.name, &bytes)?;
         }
         writer.finish()?;
-        let config = format!("{:#}\n", self.config.to_json(base));
+        let others = self.modules.iter();
+        let others = others.filter(|(_, factors)| factors.rank != self.config.rank);
+        let others = others.map(|(module, factors)| (module.clone(), json!(factors.rank)));
+        let others: Map<String, Value> = others.collect();
+        let config = format!("{:#}\n", self.config.to_json(base, &others));
         write_whole(&folder.path().join(CONFIG), config.as_bytes())?;
         Ok(folder.finish()?)
     }
@@ -315,7 +321,7 @@ fn factors(
             misfits.misshapen.push(fault);
             continue;
         };
-        let some = r * inputs * outputs > 0;
+        let some = [r, inputs, outputs].iter().all(|&size| size > 0);
         let right = some && r == r_up && rank.is_none_or(|rank| rank == r);
         if !right {
             let expected = rank.map_or("one rank".to_owned(), |rank| format!("rank {rank}"));

@@ -228,7 +228,8 @@ impl TrainConfig {
         let expected = format!("at most {MOST_TOKENS} tokens in a step");
         // A batch that is too large by itself is refused as a batch.
         let one = self.accumulate == 1;
-        Error::check(one || fits, "accumulate", expected, self.accumulate)?;
+        let got = format!("{} × {} × {}", self.accumulate, self.batch, self.sequence);
+        Error::check(one || fits, "accumulate", expected, got)?;
         Error::check_positive("learning rate", self.learning_rate)?;
         Error::check_positive("clipping norm", self.clip_norm)?;
         Error::check_not_negative("weight decay", self.weight_decay)?;

@@ -210,7 +210,7 @@ impl Dataset {
                 of_row.push(ids.len() - 1);
             }
             let end = (number + 1) * self.sequence;
-            // What is left of a sequence is a document that nothing is learnt from.
+            // What is left of a sequence is a document without targets; routers choose experts for its tokens, too.
             of_row.extend(Some(end - inputs.len()).filter(|&rest| rest > 0));
             inputs.resize(end, 0);
             targets.resize(end, 0);

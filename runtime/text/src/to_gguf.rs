@@ -103,7 +103,7 @@ fn first_alike(
             return Ok(candidate);
         }
     }
-    let expected = "a rule for words that GGUF has a name for";
+    let expected = "pieces, or a rule for words that GGUF has a name for";
     Err(Error::unfit(label, expected, "another one"))
 }
 

@@ -92,7 +92,7 @@ pub fn kernels() -> Vec<emit::KernelEntry> {
         segment_attention::entries(),
         attention::entries(),
         kv_cache::entries(),
-        exact::entries(),
+        operation::exact::entries(),
         vec![peak::entry()],
     ]
     .into_iter()

@@ -58,7 +58,7 @@ const LIBRARIES: &str = "
     hf-hub: cli
     ureq: cli serve
     opentelemetry: serve
-    tracing: cli engine model moebius serve wasm
+    tracing: cli engine model moebius serve tests wasm
 ";
 
 /// Libraries whose kernels and APIs change between patch releases: pinned exactly.

@@ -178,7 +178,8 @@ pub fn routing() -> Vec<KernelEntry> {
 
 /// Kernels with the same bits on every device.
 pub fn exact() -> Vec<KernelEntry> {
-    moebius_shaders::exact::entries()
+    let all = moebius_shaders::kernels().into_iter();
+    all.filter(|kernel| kernel.family == "exact").collect()
 }
 
 /// Kernels of FP8 codes, and the instrument of the benchmarks.

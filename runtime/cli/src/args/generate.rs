@@ -108,7 +108,7 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
     pub(crate) dtype: ModelPrecision,
     /// Keep the experts that tokens need in so many bytes of the device, such as 4GiB or 512MiB, and the others in main memory or in the
-    /// files. Changes no token; the rest of the model is on the device [default: what is free, where a mixture doesn't fit].
+    /// files. In f32 this changes no token; the rest of the model is on the device [default: what is free, where a mixture doesn't fit].
     #[arg(long, value_name = "BYTES", value_parser = byte_count, conflicts_with = "placement")]
     pub(crate) expert_cache: Option<u64>,
     /// Where experts wait that aren't on the device [default: memory, where it holds all of them].

@@ -173,7 +173,12 @@ pub(crate) struct PublishedArgs {
 }
 
 /// Options about a text, which samples take the place of.
-const OF_TEXT: [&str; 3] = ["text", "paragraphs", "from_scratch"];
+const OF_TEXT: [&str; 4] = [
+    "text",
+    "paragraphs",
+    "from_scratch",
+    "checkpoint_activations",
+];
 
 /// Options that only the small transformer over bytes has.
 const OF_BYTES: [&str; 4] = ["hidden", "layers", "experts", "top_k"];

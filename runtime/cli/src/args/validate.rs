@@ -59,7 +59,7 @@ pub(crate) struct AnswerArgs {
     /// Devices, the first of which others are compared with, such as flex,wgpu,cuda:1; `all` are those of this machine.
     #[arg(long, value_name = "D,D…|all", default_value = "all", value_parser = devices)]
     pub(crate) devices: Devices,
-    /// Text that the model reads [default: a sentence of Moby-Dick].
+    /// Text that the model reads [default: a short text].
     #[arg(long, value_name = "TEXT")]
     pub(crate) tokens: Option<String>,
     /// Compute the model as `generate --exact` does, and take a device for one that differs where its bits aren't those of the first.
@@ -126,7 +126,7 @@ Examples:
   moebius validate compare --model OLMoE --devices cpu,cuda:0 --per-layer
 
 The reference is a plain decoder in f64 on one core of the processor: it takes its time with large models and long texts.
-Exit codes: 0 the same answer everywhere, 1 a device differs, 2 a device failed, or ties of routers leave nothing to judge.";
+Exit codes: 0 the same answer everywhere, 1 a device differs, 2 a device failed, or nothing could be judged.";
 
 #[cfg(test)]
 mod tests {

@@ -114,7 +114,11 @@ pub(crate) fn measure(
     bench.engine.propose_at_most(0);
     let (streams, known) = (bench.streams()?, bench.known()?);
     let proposed = answerer.speculates.then(|| bench.proposed()).transpose()?;
-    let experts = ExpertRun::of(&source.files, bench.engine.model(), &streams)?;
+    let experts = ExpertRun::of(
+        &source.files,
+        bench.engine.model(),
+        (streams.fast, streams.moves),
+    )?;
     Ok(EngineRun {
         experts,
         device: answerer.name,
@@ -199,7 +203,7 @@ pub(crate) struct Pair {
     pub(crate) fast: f64,
     same: bool,
     /// Moves of experts in the last of the second runs.
-    pub(super) moves: Option<CacheStatistics>,
+    moves: Option<CacheStatistics>,
 }
 
 impl Pair {

@@ -8,7 +8,6 @@ use moebius_model::decoder::Model;
 use moebius_model::load::ModelFiles;
 use serde_json::{Value, json};
 
-use super::engine::Pair;
 use crate::devices::bytes;
 use crate::error::CliError;
 
@@ -26,7 +25,7 @@ pub(super) struct ExpertRun {
 }
 
 impl ExpertRun {
-    /// What the second runs of `streams` cost; `None` for a model with all experts on the device. The files are read from the disk once more, at
+    /// What runs with a median of `seconds` cost, the last of which made `moves`; `None` for a model with all experts on the device. The files are read from the disk once more, at
     /// most 1 GiB of them.
     ///
     /// # Errors
@@ -34,9 +33,9 @@ impl ExpertRun {
     pub(super) fn of(
         files: &ModelFiles,
         model: &Model,
-        streams: &Pair,
+        (seconds, moves): (f64, Option<CacheStatistics>),
     ) -> Result<Option<Self>, CliError> {
-        let (Some(places), Some(moves)) = (model.expert_places(), streams.moves) else {
+        let (Some(places), Some(moves)) = (model.expert_places(), moves) else {
             return Ok(None);
         };
         let disk = match moves.read_bytes {
@@ -46,7 +45,7 @@ impl ExpertRun {
         Ok(Some(Self {
             places,
             moves,
-            seconds: streams.fast,
+            seconds,
             disk,
         }))
     }

@@ -458,12 +458,36 @@ impl Certificate {
                 }
             }
         }
+        gaps.extend(self.refused());
         if self.devices.iter().any(|tested| tested.emulated) {
             let emulated = "emulated: drivers in software run CUDA C++ and HIP C++ on the processor, which says nothing about the cards' own arithmetic, \
                 drivers and speed; Metal's language has such a driver in the tests alone";
             gaps.push(emulated.to_owned());
         }
         gaps
+    }
+
+    /// What did not run because a device refuses it.
+    fn refused(&self) -> Vec<String> {
+        let mut said = Vec::new();
+        for tested in &self.devices {
+            for done in &tested.parts {
+                let what = match &done.found {
+                    Found::Demos(all)
+                        if all.iter().any(|of| matches!(of.result, Shown::Refused(_))) =>
+                    {
+                        "demos"
+                    }
+                    Found::Bench { refused, .. } if !refused.is_empty() => "benchmarks",
+                    _ => continue,
+                };
+                let device = tested.name();
+                said.push(format!(
+                    "{device}: {what} that the device refuses did not run"
+                ));
+            }
+        }
+        said
     }
 }
 

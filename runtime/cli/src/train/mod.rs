@@ -47,6 +47,7 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
         Some(checkpoint) => Trainer::resume(checkpoint, subject, ids, &device)?,
         None => Trainer::new(config, subject, ids, &device)?,
     };
+    save_memory(args, &mut trainer)?;
     title(name, &trainer, screen)?;
     let run = steps(args, &mut trainer, None, screen)?;
     let fell = run.say(args, &trainer, screen)?;
@@ -240,6 +241,17 @@ fn goes_on(trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
 /// Function that measures a model during its training.
 type Evaluate<'a> = dyn Fn(&Trainer, &mut Screen) -> Result<(), CliError> + 'a;
 
+/// Makes a training take less memory, where that is asked for.
+fn save_memory(args: &TrainArgs, trainer: &mut Trainer) -> Result<(), CliError> {
+    if let Some(place) = &args.offload_optimizer {
+        trainer.keep_moments_in(moments(place)?);
+    }
+    if args.checkpoint_activations {
+        trainer.checkpoint_activations()?;
+    }
+    Ok(())
+}
+
 /// Trains until the last step or the one to stop at, measures the model after every so many steps, and writes checkpoints if asked for.
 fn steps(
     args: &TrainArgs,
@@ -247,12 +259,6 @@ fn steps(
     evaluate: Option<(usize, &Evaluate<'_>)>,
     screen: &mut Screen,
 ) -> Result<Run, CliError> {
-    if let Some(place) = &args.offload_optimizer {
-        trainer.keep_moments_in(moments(place)?);
-    }
-    if args.checkpoint_activations {
-        trainer.checkpoint_activations()?;
-    }
     let (first, unit) = (trainer.steps_done(), trainer.subject().unit());
     let bar = screen.steps("steps", trainer.config().steps);
     bar.inc(first as u64);

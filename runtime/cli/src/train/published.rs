@@ -15,7 +15,9 @@ use moebius_weights::python_json;
 use serde_json::{Value, json};
 
 use super::lessons::{HeldOut, Lessons, say_packed};
-use super::{Course, Evaluate, check_memory, goes_on, precision, sequences, steps, text};
+use super::{
+    Course, Evaluate, check_memory, goes_on, precision, save_memory, sequences, steps, text,
+};
 use crate::args::TrainArgs;
 use crate::error::CliError;
 use crate::hub::located;
@@ -57,6 +59,7 @@ pub(super) fn run(
     check_memory(args, step, (name, &device))?;
     say_packed(&data, screen)?;
     let mut trainer = source.trainer(course, data, &device, screen)?;
+    save_memory(args, &mut trainer)?;
     title(name, (&source, &trainer), screen)?;
     let before = judged("before", (&source, &trainer), &held_out, screen)?;
     let evaluate = |trainer: &Trainer, screen: &mut Screen| evaluated(trainer, &held_out, screen);

@@ -14,7 +14,7 @@ use burn::tensor::Shape;
 use burn::tensor::{Device, Int, Tensor};
 use cubecl::server::Handle;
 use moebius_ops::{Operation, Scalar, Signature, TensorInfo};
-use moebius_shaders::{AnyRule, Family, Kernels, Lookup, PlanError, Tiles};
+use moebius_shaders::{AnyRule, Family, Kernels, Lookup, PlanError, Tiles, Unsupported};
 use std::sync::Arc;
 use tracing::level_filters::LevelFilter;
 use tracing::trace_span;
@@ -165,7 +165,7 @@ impl Request {
         how: &F::How,
     ) -> Result<Self, Error> {
         let described: Operation = operation.clone().into();
-        super::exact::supported(&described, device)?;
+        check_exact(&described, device)?;
         let records = device.is_autodiff();
         let planned = crate::device::plan(device, |capability| -> Result<_, PlanError> {
             let gradients = || operation.gradients(how, capability);
@@ -257,6 +257,23 @@ impl Request {
         let results = self.call.run(Tensors(self.operands));
         Results(results.0.into_iter())
     }
+}
+
+/// Refuses a device that can't compute an operation with the same bits everywhere.
+fn check_exact(operation: &Operation, device: &Device) -> Result<(), Error> {
+    if !matches!(operation, Operation::Exact(_)) {
+        return Ok(());
+    }
+    let name = operation.signature().name;
+    if crate::device::is_xla(device) {
+        let needs = "a device that keeps to the order of sums";
+        return Err(Unsupported::new(name, needs, "XLA, which chooses an order").into());
+    }
+    if device.is_autodiff() {
+        let needs = "a device that records no gradients";
+        return Err(Unsupported::new(name, needs, "gradients recorded").into());
+    }
+    Ok(())
 }
 
 /// The results of a call, taken one after the other.

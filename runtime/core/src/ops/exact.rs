@@ -14,32 +14,15 @@ use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::kv_cache::Attend;
 use moebius_ops::routing::Problem;
 use moebius_ops::{Exact, Mismatch, Operation};
-use moebius_shaders::Unsupported;
 
 pub use moebius_ops::exact::Function;
-
-/// Refuses a device on which an operation of this family has no body.
-pub(super) fn supported(operation: &Operation, device: &Device) -> Result<(), Error> {
-    if !matches!(operation, Operation::Exact(_)) {
-        return Ok(());
-    }
-    let name = operation.signature().name;
-    if crate::device::is_xla(device) {
-        let needs = "a device that keeps to the order of sums";
-        return Err(Unsupported::new(name, needs, "XLA, which chooses an order").into());
-    }
-    if device.is_autodiff() {
-        let needs = "a device that records no gradients";
-        return Err(Unsupported::new(name, needs, "gradients recorded").into());
-    }
-    Ok(())
-}
 
 fn run(
     operation: Exact,
     device: &Device,
     operands: impl IntoIterator<Item = DeviceValue>,
 ) -> Result<Results, Error> {
+    Operation::from(operation).check()?;
     let request = Request::new(operation, device, &())?;
     Ok(request.reads(operands).run())
 }
@@ -100,9 +83,10 @@ pub(crate) fn experts(
         check_same("bias [E, n]", bias.dims(), [experts, n])?;
     }
     let rows = chosen.map_or(given, |chosen| chosen.shape().num_elements());
-    if rows == 0 || given == 0 {
+    if rows == 0 {
         return Ok(Tensor::empty([0, n], (&device, DType::F32)));
     }
+    Mismatch::unless(given > 0, "rows of x", "at least one", given)?;
     let product = Product {
         rows,
         share: rows / given,
@@ -183,7 +167,7 @@ pub fn combine(
         check("base of an exact sum", base, &device)?;
         check_same("base of an exact sum", base.dims(), [tokens, width])?;
     }
-    if slots == 0 {
+    if tokens == 0 {
         return Ok(Tensor::empty([tokens, width], (&device, DType::F32)));
     }
     let sum = Combine {

@@ -10,6 +10,7 @@
 mod attention;
 mod convert;
 mod fused;
+mod host_codes;
 mod large_pages;
 mod layer;
 mod losses;

@@ -7,8 +7,8 @@ use burn::tensor::TensorData;
 use moebius::fp8::Fp8Layout;
 use moebius::moe::switching::{ExpertSource, HostCodes, HostExpert, HostWeight};
 
+use super::host::{HostWeights, OnHost, values_in};
 use super::mapping::Plan;
-use super::stream::{HostWeights, OnHost, values_in};
 use super::{Files, LoadOptions, ModelFiles};
 use crate::decoder::{Place, Slot};
 use crate::error::Error;

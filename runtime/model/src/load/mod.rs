@@ -21,6 +21,7 @@ mod cache_scales;
 mod checkpoint;
 mod course;
 mod experts;
+mod host;
 mod mapping;
 mod names;
 pub(crate) mod placing;
@@ -339,7 +340,7 @@ impl ModelFiles {
             return Err(place.absent());
         }
         let (reader, of) = (self.files.checkpoint(), number..number + 1);
-        stream::values_in(reader, &self.plan, place, of, &mut |_| ())
+        host::values_in(reader, &self.plan, place, of, &mut |_| ())
     }
 
     /// Bytes of all tensors of the model, and those of tensors that have been read so far.
@@ -377,7 +378,7 @@ impl ModelFiles {
     }
 
     /// The options by which the model fits on a device: these, where [`ModelFiles::check_memory`] finds room for what they ask. Where it finds none
-    /// and they have no `expert_cache`, the experts of a mixture stay in the files, and the cache has what is free beside all else. Reads no
+    /// and they have no `expert_cache` and aren't `exact`, the experts of a mixture stay in the files, and the cache has what is free beside all else. Reads no
     /// weights.
     ///
     /// # Errors
@@ -389,7 +390,10 @@ impl ModelFiles {
         cache: CacheMemory,
     ) -> Result<LoadOptions, Error> {
         let refused = match self.check_memory(device, options, cache) {
-            Err(Error::NoRoom(refused)) if options.expert_cache.is_none() => refused,
+            // An exact model has all experts on the device.
+            Err(Error::NoRoom(refused)) if options.expert_cache.is_none() && !options.exact => {
+                refused
+            }
             checked => return checked.map(|()| options),
         };
         let bytes = self.cache_within(refused.free, device, options, cache);
@@ -581,7 +585,7 @@ impl Values for FileValues<'_> {
         if !plan.targets.contains_key(&place) {
             return Err(place.absent());
         }
-        let read = stream::values(files.checkpoint(), plan, place, &mut |_| ());
+        let read = host::values(files.checkpoint(), plan, place, &mut |_| ());
         Ok(read?.0)
     }
 

@@ -237,7 +237,7 @@ buffers! {
     }
 }
 
-pub(super) fn name(kernel: &str, problem: &Attend) -> String {
+pub(crate) fn name(kernel: &str, problem: &Attend) -> String {
     let capped = Seen::of(problem).is_ok_and(|seen| seen.softcap.is_some());
     let suffix = match kernel {
         "exact_scores" => launched::suffix(capped, "_softcap"),

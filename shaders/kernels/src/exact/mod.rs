@@ -10,16 +10,12 @@
 //! There is one variant for all devices, because another order of sums would give other bits. Weights and scores that exceed one binding are
 //! refused.
 
-mod attend;
-#[cfg(feature = "emit")]
-mod entries;
+pub(crate) mod attend;
 mod functions;
-mod route;
-mod rows;
+pub(crate) mod route;
+pub(crate) mod rows;
 
 pub use attend::{AttendBuffers, AttendPlan, launch_attend, plan_attend};
-#[cfg(feature = "emit")]
-pub use entries::entries;
 pub use route::{RouteBuffers, launch_route};
 pub use rows::{
     CombineBuffers, MapBuffers, NormBuffers, ProductBuffers, RotateBuffers, launch_activation,

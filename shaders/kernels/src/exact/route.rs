@@ -156,7 +156,7 @@ buffers! {
     }
 }
 
-pub(super) fn name(p: &Problem, biased: bool) -> String {
+pub(crate) fn name(p: &Problem, biased: bool) -> String {
     let score = format!("{:?}", p.score()).to_lowercase();
     let raw = launched::suffix(!p.renormalize(), "_raw");
     let biased = launched::suffix(biased, "_bias");

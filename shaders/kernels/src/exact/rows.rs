@@ -21,7 +21,7 @@ buffers! {
     }
 }
 
-pub(super) fn map_name(function: Function) -> String {
+pub(crate) fn map_name(function: Function) -> String {
     format!("exact_{function}")
 }
 
@@ -89,7 +89,7 @@ buffers! {
     }
 }
 
-pub(super) fn product_name(p: &Product) -> String {
+pub(crate) fn product_name(p: &Product) -> String {
     let chosen = launched::suffix(p.chosen, "_chosen");
     let bias = launched::suffix(p.bias, "_bias");
     format!("exact_product{chosen}{bias}")
@@ -129,7 +129,7 @@ fn exact_activation(
     }
 }
 
-pub(super) fn activation_name(p: &Activate) -> String {
+pub(crate) fn activation_name(p: &Activate) -> String {
     let gated = launched::suffix(p.gated, "_gated");
     format!("exact_activation_{}{gated}", p.activation)
 }
@@ -249,7 +249,7 @@ buffers! {
     }
 }
 
-pub(super) fn combine_name(p: &Combine) -> String {
+pub(crate) fn combine_name(p: &Combine) -> String {
     let weighted = launched::suffix(p.weighted, "_weighted");
     let based = launched::suffix(p.based, "_added");
     format!("exact_combine{weighted}{based}")
@@ -325,7 +325,7 @@ buffers! {
     }
 }
 
-pub(super) fn rotate_name(p: &Rotate) -> String {
+pub(crate) fn rotate_name(p: &Rotate) -> String {
     let interleaved = launched::suffix(p.interleaved, "_interleaved");
     format!("exact_rotate{interleaved}")
 }

@@ -1,6 +1,6 @@
 //! The kernels of a described operation, planned for a device, and their launch.
 
-mod exact;
+pub(crate) mod exact;
 mod families;
 mod segment_attention;
 

@@ -2,6 +2,7 @@
 
 use super::operands::{Computed, Operands};
 use super::{Signature, signature};
+use crate::attention::few_elements;
 use crate::element::Element;
 use crate::error::{Fault, Mismatch};
 use crate::exact::{Activate, Combine, Function, Norm, Product, Rotate, Seen};
@@ -107,6 +108,8 @@ impl Exact {
             Self::Rotate(p) => p.check(),
             Self::Attend(p) => {
                 p.check()?;
+                let s = p.attention().sizes();
+                few_elements("scores", &[s.batch, s.heads, s.queries, s.keys])?;
                 Seen::of(p).map(drop)
             }
         }

@@ -63,12 +63,7 @@ pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static s
         row_bound: routing.slots(),
         dense: false,
     };
-    let network = experts::Problem {
-        routing: routing::Problem::new(6, 1, 1).unwrap(),
-        row_bound: 6,
-        dense: true,
-        ..experts
-    };
+    let network = network(experts);
     let sort: &[_] = &["order", "offsets", "positions"];
     let logits = Routing::Logits {
         problem: routing,
@@ -102,6 +97,16 @@ pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static s
         (attention(&[], false).into(), &[]),
         (attention(&every_table(), true).into(), &[]),
     ]
+}
+
+/// One network for all tokens in place of a mixture.
+fn network(experts: experts::Problem) -> experts::Problem {
+    experts::Problem {
+        routing: routing::Problem::new(6, 1, 1).unwrap(),
+        row_bound: 6,
+        dense: true,
+        ..experts
+    }
 }
 
 fn rows_of_sequences() -> SegmentAttention {

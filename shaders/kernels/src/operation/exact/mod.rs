@@ -1,5 +1,11 @@
 //! The kernels of [`moebius_ops::Exact`].
 
+#[cfg(feature = "emit")]
+mod entries;
+
+#[cfg(feature = "emit")]
+pub(crate) use entries::entries;
+
 use super::{Family, Kernels};
 use crate::Lookup;
 use crate::exact::{self, plan};

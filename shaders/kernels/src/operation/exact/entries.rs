@@ -1,7 +1,7 @@
 //! The compiled variants of operations with the same bits everywhere.
 
-use super::{attend, route, rows};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
+use crate::exact::{attend, route, rows};
 use crate::operation::Family;
 use moebius_ops::attention::{self, Rule, Rules, Sizes};
 use moebius_ops::exact::{Activate, Combine, Function, Norm, Product, Rotate};
@@ -139,7 +139,7 @@ fn attentions() -> impl Iterator<Item = KernelEntry> {
 }
 
 /// Every operation in all of its forms.
-pub fn entries() -> Vec<KernelEntry> {
+pub(crate) fn entries() -> Vec<KernelEntry> {
     let maps = Function::ALL.into_iter().map(|function| {
         let elements = 1024;
         let map = Exact::Map { function, elements };
