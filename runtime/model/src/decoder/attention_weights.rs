@@ -20,7 +20,7 @@ impl Model {
         layer: usize,
     ) -> Result<Tensor<4>, Error> {
         let (what, expected) = ("attention weights", "a model that isn't exact");
-        Error::check(!self.exact, what, expected, "an exact one")?;
+        Error::check(!self.is_exact(), what, expected, "an exact one")?;
         let count = tokens.shape().num_elements();
         Error::check(count > 0, "tokens", "at least one", count)?;
         let found = self.blocks.get(layer);

@@ -27,8 +27,16 @@ impl Model {
     /// # Errors
     /// [`Error::Config`] for weights that aren't f32, experts in host memory, latent attention, convolutions and temperatures of queries, and
     /// [`Error::Moebius`] for what [`MoeLayer::check_exact`](moebius::moe::MoeLayer::check_exact) refuses; the error names the first. Passes
-    /// refuse devices that record gradients, XLA, and caches in another format.
+    /// refuse devices that record gradients, XLA, and caches in another format. Builds for the browser refuse every model, because a page
+    /// would load what it never uses.
     pub fn with_exact(self) -> Result<Self, Error> {
+        let what = "an exact model";
+        Error::check(
+            !cfg!(target_family = "wasm"),
+            what,
+            "a build for the system",
+            "one for the browser",
+        )?;
         check_dtype("embedding", &self.embedding.val())?;
         if let Some(head) = &self.head {
             check_dtype("head", &head.val())?;
@@ -44,7 +52,8 @@ impl Model {
 
     /// Whether passes have the same bits on every device ([`Model::with_exact`]).
     pub fn is_exact(&self) -> bool {
-        self.exact
+        // What only exact models run isn't compiled for the browser.
+        cfg!(not(target_family = "wasm")) && self.exact
     }
 
     /// Embeddings x \[B · S, H\] of the tokens' rows of the embedding, with learned positions.

@@ -429,7 +429,7 @@ impl Model {
             let routing = Vec::new();
             return Ok(Logits { logits, routing });
         }
-        if self.exact && given.cache.is_none() {
+        if self.is_exact() && given.cache.is_none() {
             let way = (CacheFormat::F32, places.longest);
             return self.served(tokens, way, given.routes, given.states);
         }
@@ -456,7 +456,7 @@ impl Model {
         let (device, dtype) = (gamma.device(), gamma.dtype());
         let angles = self.angles(places);
         let rows = self.embedding.val().select(0, tokens.flatten(0, 1));
-        let mut x = if self.exact {
+        let mut x = if self.is_exact() {
             self.placed_exactly(rows, places)?
         } else {
             self.placed(self.embed(rows, dtype), places)?
@@ -475,7 +475,7 @@ impl Model {
                 next: self.blocks.get(number + 1),
             };
             let layer = || {
-                if self.exact {
+                if self.is_exact() {
                     block.forward_exactly(x, places, &angles, of_layer)
                 } else {
                     block.forward(x, places, &angles, of_layer)
@@ -556,7 +556,7 @@ impl Model {
     }
 
     fn logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        if self.exact {
+        if self.is_exact() {
             return self.logits_exactly(x);
         }
         let head = self.head.as_ref().unwrap_or(&self.embedding);

@@ -22,7 +22,7 @@ impl Model {
         buckets: &Buckets,
         device: &Device,
     ) -> Result<Vec<f32>, Error> {
-        if self.exact {
+        if self.is_exact() {
             // XLA, for whose programs tokens are filled up, has no exact operations.
             return self.last_logits(ids, device);
         }
