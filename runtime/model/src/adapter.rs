@@ -159,6 +159,11 @@ fn unsupported(config: &Value) -> Vec<Unfit> {
     for name in [
         "use_dora",
         "use_qalora",
+        "use_bdlora",
+        "alora_invocation_tokens",
+        "arrow_config",
+        "kasa_config",
+        "monteclora_config",
         "lora_bias",
         "fan_in_fan_out",
         "modules_to_save",

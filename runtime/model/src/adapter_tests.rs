@@ -74,6 +74,8 @@ fn an_adapter_comes_back_and_has_the_names_of_peft() {
 fn what_is_more_than_two_factors_is_refused_by_the_name_of_its_field() {
     for (name, value) in [
         ("use_dora", json!(true)),
+        ("use_bdlora", json!({ "nblocks": 1 })),
+        ("alora_invocation_tokens", json!([3, 4])),
         ("modules_to_save", json!(["lm_head"])),
         ("bias", json!("lora_only")),
         ("lora_bias", json!(true)),

@@ -1,4 +1,4 @@
-//! Adapters are trained, written, read and merged; PEFT's own files are read as well.
+//! Adapters are trained, written, read and merged. Those of PEFT are read in `tests/decoders.rs`.
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
