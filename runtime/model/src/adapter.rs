@@ -171,8 +171,6 @@ fn unsupported(config: &Value) -> Vec<Unfit> {
         "target_parameters",
         "trainable_token_indices",
         "alpha_pattern",
-        "alora_invocation_tokens",
-        "arrow_config",
     ] {
         if is_set(&config[name]) {
             faults.push(Unfit::new(name, "none", quoted(&config[name].to_string())));
