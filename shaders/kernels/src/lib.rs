@@ -100,6 +100,15 @@ pub fn kernels() -> Vec<emit::KernelEntry> {
     .collect()
 }
 
+/// Whether this is a build for a browser. A browser's devices are GPUs without matrix instructions, so that kernels for processors and with
+/// such instructions aren't compiled in, and a page is small.
+const BROWSER: bool = cfg!(target_family = "wasm");
+
+/// Says that no plan for a browser's device has the variant that is launched.
+fn not_in_a_browser() -> ! {
+    unreachable!("a browser's device has neither a processor's kernels nor matrix instructions")
+}
+
 /// Checks that a single binding can hold `bytes` bytes.
 fn fits_binding(
     kernel: &'static str,

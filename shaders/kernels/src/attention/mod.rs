@@ -320,6 +320,7 @@ fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: ForwardBuffer
     }
     let tables = operands::gather_tables(client, &plan.problem, plan.table_grid, &buffers.tables);
     match (plan.variant, plan.tiling) {
+        (Variant::Cpu | Variant::TensorCore, _) if BROWSER => not_in_a_browser(),
         (Variant::TensorCore, Some(tiling)) => {
             tensor_core::launch(client, plan, tiling, buffers, tables);
         }

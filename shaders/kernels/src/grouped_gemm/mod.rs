@@ -120,6 +120,9 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
             name(&plan.problem, plan.variant) + instructions + plan.conversion.suffix()
         });
         match plan.variant {
+            Variant::Cpu | Variant::TensorCore | Variant::Pipelined if BROWSER => {
+                not_in_a_browser()
+            }
             Variant::Cpu if plan.problem.stored.fp8().is_some() => {
                 cpu_fp8::launch(client, plan, slab, &operands);
             }

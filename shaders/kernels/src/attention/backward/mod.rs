@@ -82,6 +82,7 @@ fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: &BackwardBuff
         launch_statistics(&backward);
     }
     match plan.variant {
+        Variant::Cpu if BROWSER => not_in_a_browser(),
         Variant::Cpu if p.query_rows() > 0 => cpu::launch_backward(&backward),
         _ => unit::launch(&backward),
     }

@@ -206,6 +206,9 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
             name(&plan.problem, plan.variant) + instructions
         });
         match plan.variant {
+            Variant::Cpu | Variant::TensorCore | Variant::Pipelined if BROWSER => {
+                not_in_a_browser()
+            }
             Variant::Cpu => cpu::launch(client, plan, slab, &operands),
             Variant::Naive => launch_naive(client, plan, slab, &operands),
             Variant::TensorCore => tensor_core::launch(client, plan, slab, &operands),
