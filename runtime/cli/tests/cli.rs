@@ -444,7 +444,7 @@ fn a_result_is_compared_with_an_earlier_one() {
         assert_eq!(comparison["slower"], slower);
         assert_eq!(output.status.code(), Some(slower), "{report}");
         let lacking = comparison["not_in_both"].as_array().map(Vec::len);
-        assert_eq!(lacking, Some(2), "{comparison}");
+        assert_eq!(lacking, Some(3), "{comparison}");
         let text = linear("flex", &["--compare", &path]);
         let text = String::from_utf8_lossy(&text.stdout).into_owned();
         let verdicts = ["faster", "same", "slower"];
