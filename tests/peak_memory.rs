@@ -40,15 +40,16 @@ fn spec(model: &str) -> ModelSpec {
         layers: 4,
         ..DecoderConfig::default()
     };
+    if model == "mixture" {
+        return sizes.spec();
+    }
     // So wide that the buffers of the host's threads, which no estimate counts, are little beside the rest.
-    let sizes = sizes.with_hidden(if model == "dense" { 256 } else { 128 });
+    let sizes = sizes.with_hidden(256);
     let mut spec = sizes.spec();
-    if model == "dense" {
+    for layer in &mut spec.layers {
         let network = MoeConfig::new(sizes.hidden, 4 * sizes.hidden, 1);
         let network = network.with_activation(Activation::Silu).with_gated(true);
-        for layer in &mut spec.layers {
-            layer.feed_forward = FeedForwardSpec::Dense(network);
-        }
+        layer.feed_forward = FeedForwardSpec::Dense(network);
     }
     spec
 }
@@ -61,7 +62,7 @@ fn ids(spec: &ModelSpec, count: usize) -> Vec<u32> {
 
 fn config() -> TrainConfig {
     TrainConfig {
-        batch: 8,
+        batch: 16,
         sequence: 64,
         ..TrainConfig::default()
     }

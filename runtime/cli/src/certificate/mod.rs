@@ -407,10 +407,8 @@ impl Certificate {
     /// What this certificate says nothing about.
     fn known_gaps(&self) -> Vec<String> {
         let subject = &self.subject;
-        let said = |lacks: bool, less: &str, more: &str| {
-            let said = if lacks { less } else { more };
-            said.to_owned()
-        };
+        let said =
+            |lacks: bool, less: &str, more: &str| (if lacks { less } else { more }).to_owned();
         let of_model = if subject.is_exact() {
             "model: one text, computed exactly in f32; no other way to compute, no cache and no training was compared"
         } else {

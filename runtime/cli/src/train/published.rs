@@ -63,8 +63,7 @@ pub(super) fn run(
     title(name, (&source, &trainer), screen)?;
     let before = judged("before", (&source, &trainer), &held_out, screen)?;
     let evaluate = |trainer: &Trainer, screen: &mut Screen| evaluated(trainer, &held_out, screen);
-    let every = args.published.evaluate_every;
-    let evaluate = every.map(|every| (every, &evaluate as &Evaluate<'_>));
+    let evaluate = (args.published.evaluate_every).map(|n| (n, &evaluate as &Evaluate<'_>));
     let run = steps(args, &mut trainer, evaluate, screen)?;
     let after = judged("after", (&source, &trainer), &held_out, screen)?;
     let ended = trainer.is_finished() || args.checkpoint.is_none();
