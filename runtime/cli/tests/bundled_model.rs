@@ -124,7 +124,10 @@ fn it_foresees_what_it_has_not_read() {
 #[test]
 fn it_is_small() {
     let files = fs::read_dir(repository().join("runtime/shipped")).unwrap();
-    let sizes = files.map(|file| file.unwrap().metadata().unwrap().len());
+    // What the model should compute isn't part of it, and a page loads that only for a certificate.
+    let files = files.map(Result::unwrap);
+    let files = files.filter(|file| file.file_name() != "reference.case.safetensors");
+    let sizes = files.map(|file| file.metadata().unwrap().len());
     let all: u64 = sizes.sum();
     assert!(all <= BYTES, "{all} bytes");
 }
