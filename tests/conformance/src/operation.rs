@@ -213,6 +213,14 @@ fn by_kernels<F: Family>(
     if let (Some(tiles), Some((_, HostTensor::Words(offsets)))) = (kernels.walks(), offsets) {
         buffers.push(("tiles", upload_u32(client, &tiles.of(offsets))));
     }
+    if let Some((_, HostTensor::Words(offsets))) = offsets
+        && buffers.iter().all(|(name, _)| *name != "order")
+    {
+        // Rows that an operation takes sorted are in their own order.
+        let rows = offsets.last().copied().unwrap_or(0).max(1);
+        let order: Vec<u32> = (0..rows).collect();
+        buffers.push(("order", upload_u32(client, &order)));
+    }
     if let Some(words) = kernels.tiles() {
         buffers.push(("tiles", poisoned(client, words)));
     }
