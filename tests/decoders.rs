@@ -98,7 +98,7 @@ fn experts_in_files_change_no_logit() {
                 (logits, model.expert_cache())
             };
             let (want, resident) = logits(None);
-            let (got, moves) = logits(Some(256 << 10));
+            let (got, moves) = logits(Some(512 << 10));
             assert!(
                 resident.is_none() && moves.unwrap().read_bytes > 0,
                 "{name}"

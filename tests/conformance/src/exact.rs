@@ -188,7 +188,7 @@ pub(crate) fn products(target: &Target) -> Outcome {
         (10, 2, 33, 64),
         (130, 2, 17, 129),
     ];
-    let forms = [(false, false), (true, false), (true, true)];
+    let forms = [(false, false), (false, true), (true, false), (true, true)];
     let all = sizes
         .into_iter()
         .flat_map(|sizes| forms.map(|form| (sizes, form)));
@@ -239,7 +239,8 @@ pub(crate) fn rows(target: &Target) -> Outcome {
             epsilon,
         })
     });
-    let sums = [(false, false), (true, false), (true, true)].map(|(weighted, based)| {
+    let sums = [(false, false), (false, true), (true, false), (true, true)];
+    let sums = sums.map(|(weighted, based)| {
         Exact::Combine(Combine {
             tokens: 19,
             top_k: 3,
