@@ -152,7 +152,7 @@ fn experts_in_files_are_not_read_by_a_load() {
     assert_eq!(load(Some(1 << 20)), load(None) - experts);
 }
 
-/// A file that ends too early, or that somebody has written to, is an error of the step that needs an expert of it.
+/// A file that ends too early, or that a program has written to since it was opened, is an error of the step that reads an expert from it.
 #[test]
 fn experts_of_a_damaged_file_are_an_error() {
     let folder = tempfile::tempdir().unwrap();

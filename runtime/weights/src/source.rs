@@ -56,7 +56,7 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// Bytes that the system is asked to read ahead at a time: Linux reads no more of a request than its window, 128 KiB where nobody set another.
+/// Bytes that the system is asked to read ahead at a time: of each request Linux reads no more than its window, which is 128 KiB by default.
 #[cfg(target_os = "linux")]
 const WINDOW: u64 = 128 * 1024;
 
@@ -71,7 +71,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// Checks that nobody has written to the file since it was opened: bytes of two versions would make one model.
+    /// Checks that no program has written to the file since it was opened, because a model would then have bytes of two versions.
     fn check_unchanged(&self, file: &File) -> io::Result<()> {
         let now = file.metadata()?;
         if (now.len(), now.modified().ok()) == (self.size, self.changed) {

@@ -115,8 +115,8 @@ fn leave<const D: usize>(
     Ok(())
 }
 
-/// Reads a moment from the device into main memory of its own. What a device returns is read only when somebody looks at it, and keeps the
-/// device's buffer until then, or is memory of the device that is mapped, as on wgpu.
+/// Copies a moment from the device into main memory. The data that a device returns keep the device's buffer until their bytes are read, and
+/// on wgpu they are a mapped buffer of the device even then.
 fn read<const D: usize>(moment: &Tensor<D>) -> Result<TensorData, Error> {
     let data = moment.clone().try_into_data().map_err(Error::device)?;
     let bytes = data.bytes().read(Default::default());
