@@ -26,7 +26,10 @@ pub(super) fn compile(
     let name = name.unwrap_or(&kernel_name);
     let compiled = match target {
         Target::Wgsl => wgsl(definition),
+        #[cfg(feature = "emit-spirv")]
         Target::SpirV => spirv(definition),
+        #[cfg(not(feature = "emit-spirv"))]
+        Target::SpirV => return Err(not_built(target, "emit-spirv")),
         Target::CudaCpp => cpp::<cubecl_cpp::target::Cuda>(definition, target),
         Target::HipCpp => cpp::<cubecl_cpp::target::Hip>(definition, target),
         Target::Msl => cpp::<cubecl_cpp::target::Metal>(definition, target),
@@ -36,10 +39,7 @@ pub(super) fn compile(
         Target::AmdgpuGfx942 | Target::AmdgpuGfx1201 => llvm::amdgpu(definition, target),
         #[cfg(not(feature = "emit-llvm"))]
         Target::Ptx | Target::AmdgpuGfx942 | Target::AmdgpuGfx1201 => {
-            return Err(EmitError::NotBuilt {
-                target,
-                feature: "emit-llvm",
-            });
+            return Err(not_built(target, "emit-llvm"));
         }
     };
     let bytes = compiled.map_err(|reason| EmitError::Failed {
@@ -60,6 +60,11 @@ pub(super) fn compile(
         entry_point,
         workgroup: [cube_dim.x, cube_dim.y, cube_dim.z],
     })
+}
+
+#[cfg(not(all(feature = "emit-spirv", feature = "emit-llvm")))]
+const fn not_built(target: Target, feature: &'static str) -> EmitError {
+    EmitError::NotBuilt { target, feature }
 }
 
 fn is_text(target: Target) -> bool {
@@ -98,6 +103,7 @@ fn wgsl(definition: KernelDefinition) -> Compiled {
 /// Compiles to SPIR-V with the features that Vulkan 1.2 requires of every implementation, plus
 /// `VK_KHR_workgroup_memory_explicit_layout`: without it, CubeCL 0.11.3 declares workgroup memory as a variable of a pointer
 /// type, which is invalid.
+#[cfg(feature = "emit-spirv")]
 fn spirv(definition: KernelDefinition) -> Compiled {
     let mut options = WgpuCompilationOptions {
         supports_vulkan_compiler: true,
