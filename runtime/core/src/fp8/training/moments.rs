@@ -98,7 +98,7 @@ fn leave<const D: usize>(
     file: Option<&Arc<MomentFile>>,
 ) -> Result<(), Error> {
     let mut place = lock(place);
-    let Place::Live(state, slot) = &*place else {
+    let Place::Live(state, region) = &*place else {
         return Ok(());
     };
     let moments = &state.momentum;
@@ -106,9 +106,9 @@ fn leave<const D: usize>(
     let left = match file {
         None => Place::Host(moments.time, both),
         Some(file) => {
-            let slot = slot.clone().unwrap_or_else(|| file.slot(&both[0]));
-            slot.write(&both).map_err(refused)?;
-            Place::Filed(moments.time, slot)
+            let region = region.clone().unwrap_or_else(|| file.region(&both[0]));
+            region.write(&both).map_err(refused)?;
+            Place::Filed(moments.time, region)
         }
     };
     *place = left;
@@ -141,7 +141,7 @@ struct MomentFile {
 
 struct Open {
     file: File,
-    /// Bytes that have been given to slots.
+    /// Bytes that have been given to regions.
     end: u64,
     failure: Option<Error>,
 }
@@ -157,13 +157,13 @@ impl Drop for Removed {
 }
 
 impl MomentFile {
-    /// A new place for two moments like `moment`.
-    fn slot(self: &Arc<Self>, moment: &TensorData) -> Slot {
+    /// A new region for two moments like `moment`.
+    fn region(self: &Arc<Self>, moment: &TensorData) -> Region {
         let bytes = moment.as_bytes().len();
         let mut open = lock(&self.open);
         let at = open.end;
         open.end += 2 * bytes as u64;
-        Slot {
+        Region {
             file: self.clone(),
             at,
             bytes,
@@ -173,9 +173,9 @@ impl MomentFile {
     }
 }
 
-/// Place of the two moments of a parameter in a file.
+/// Region of a file with the two moments of a parameter.
 #[derive(Clone)]
-struct Slot {
+struct Region {
     file: Arc<MomentFile>,
     at: u64,
     /// Bytes of one moment.
@@ -184,7 +184,7 @@ struct Slot {
     dtype: DType,
 }
 
-impl Slot {
+impl Region {
     fn write(&self, moments: &[TensorData; 2]) -> io::Result<()> {
         let mut open = lock(&self.file.open);
         open.file.seek(SeekFrom::Start(self.at))?;
@@ -232,12 +232,12 @@ pub struct Moments<const D: usize>(
     reason = "tensors are large on the stack, and nearly all moments are live"
 )]
 enum Place<const D: usize> {
-    /// On the device, and the place in a file that they come from.
-    Live(AdamWState<D>, Option<Slot>),
+    /// On the device, and the region of a file that they come from.
+    Live(AdamWState<D>, Option<Region>),
     /// The number of steps, and the first and second moment.
     Host(usize, [TensorData; 2]),
-    /// The number of steps, and the place of both moments in a file.
-    Filed(usize, Slot),
+    /// The number of steps, and the region of a file with both moments.
+    Filed(usize, Region),
 }
 
 impl<const D: usize> Moments<D> {
@@ -256,20 +256,20 @@ impl<const D: usize> Moments<D> {
             Ok(place) => place.into_inner().unwrap_or_else(PoisonError::into_inner),
             Err(shared) => lock(&shared).clone(),
         };
-        let (time, moments, slot) = match place {
-            Place::Live(state, slot) => return (AdamW::to_device(state, device), Began(slot)),
+        let (time, moments, region) = match place {
+            Place::Live(state, region) => return (AdamW::to_device(state, device), Began(region)),
             Place::Host(time, moments) => (time, moments, None),
-            Place::Filed(time, slot) => (time, slot.read_or_note(), Some(slot)),
+            Place::Filed(time, region) => (time, region.read_or_note(), Some(region)),
         };
         let [first, second] = moments.map(|data| Tensor::from_data(data, device));
         let state = AdaptiveMomentumState::new(time, first, second);
-        (AdamWState::new(state), Began(slot))
+        (AdamWState::new(state), Began(region))
     }
 }
 
-/// What the moments of a step began with, which those after the step keep: their place in a file.
+/// What the moments of a step began with, which those after the step keep: their region of a file.
 #[derive(Default)]
-pub(super) struct Began(Option<Slot>);
+pub(super) struct Began(Option<Region>);
 
 impl<const D: usize> RecordState for Moments<D> {
     fn state_flatten(&self, prefix: &str, out: &mut StateSink) {
@@ -281,8 +281,8 @@ impl<const D: usize> RecordState for Moments<D> {
                 (moments.time, both)
             }
             Place::Host(time, moments) => (*time, moments.clone().map(Some)),
-            Place::Filed(time, slot) => {
-                let both = slot.read().map(|moments| moments.map(Some));
+            Place::Filed(time, region) => {
+                let both = region.read().map(|moments| moments.map(Some));
                 (*time, both.unwrap_or_default())
             }
         };
