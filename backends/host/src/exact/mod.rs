@@ -187,15 +187,10 @@ pub fn attend(
 /// The score of a product ⟨q, k⟩.
 fn score(dot: f32, scale: f32, seen: &Seen) -> f32 {
     let score = settled(settled(dot) * scale);
-    match seen.softcap {
-        Some(cap) => settled(cap * tanh(settled(score * inverse(cap)))),
+    match seen.cap() {
+        Some([cap, uncap]) => settled(cap * tanh(settled(score * uncap))),
         None => score,
     }
-}
-
-/// 1 / `bound`, for kernels and processors alike.
-fn inverse(bound: f32) -> f32 {
-    (1.0 / f64::from(bound)) as f32
 }
 
 /// Fills o \[Dv\] with the values of the tokens, weighted by the softmax of their scores.

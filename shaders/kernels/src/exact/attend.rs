@@ -303,9 +303,8 @@ fn launch_scores(client: &Client, plan: &AttendPlan, b: &AttendBuffers, scores: 
     let [spans, scores] = [&b.spans, scores].map(|buffer| bind(buffer.clone()));
     let (count, dim) = (plan.scores.count(), plan.scores.dim());
     let scale = plan.problem.attention().scale();
-    let cap = plan.seen.softcap.unwrap_or(1.0);
-    let uncap = (1.0 / f64::from(cap)) as f32;
-    let capped = plan.seen.softcap.is_some();
+    let capped = plan.seen.cap();
+    let [cap, uncap] = capped.unwrap_or([1.0; 2]);
     // SAFETY: the buffers are as long as they are described; units past the last pair return, and a block lies in the pool, which has a page.
     unsafe {
         exact_scores::launch_unchecked(
@@ -322,7 +321,7 @@ fn launch_scores(client: &Client, plan: &AttendPlan, b: &AttendBuffers, scores: 
             cap,
             uncap,
             0,
-            capped,
+            capped.is_some(),
         );
     }
 }

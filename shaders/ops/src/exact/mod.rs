@@ -396,6 +396,12 @@ impl Seen {
         Fault::Unsupported.unless(ordered, "rules of an exact attention", expected, "none")?;
         Ok(seen)
     }
+
+    /// The bound c of scores, and 1 / c rounded once: devices divide each in their own way, so none does.
+    pub fn cap(&self) -> Option<[f32; 2]> {
+        let cap = self.softcap?;
+        Some([cap, (1.0 / f64::from(cap)) as f32])
+    }
 }
 
 #[cfg(test)]

@@ -119,6 +119,9 @@ fn other_attentions_are_refused() {
         window: 3,
     };
     assert_eq!(Seen::of(&bounded), Ok(seen));
+    assert_eq!(seen.cap(), Some([5.0, 0.2]));
+    let plain = Seen::of(&attend(CacheFormat::F32, &[Rule::Causal]));
+    assert_eq!(plain.map(|seen| seen.cap()), Ok(None));
     for (format, rules) in [
         (CacheFormat::F16, &[Rule::Causal][..]),
         (CacheFormat::F32, &[]),
