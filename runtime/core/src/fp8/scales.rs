@@ -6,6 +6,7 @@ use crate::ops::{DeviceValue, quantize};
 use crate::reduce::sum_dim;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 use moebius_ops::fp8::LANES_PER_WORD;
+use moebius_ops::grouped_gemm::fp8::PANEL;
 use moebius_ops::quantize::{Problem, Quantizer, ScaleRule, least_squares_factors};
 use moebius_ops::scaling::{Fp8Scheme, Granularity, ScaleType};
 use moebius_ops::{Element, Fault, Mismatch};
@@ -33,6 +34,15 @@ impl Fp8Layout {
         let [matrices, rows, columns] = self.shape;
         let [down, across] = self.scheme.granularity.scale_shape(rows, columns);
         [matrices, down, across]
+    }
+
+    /// Bytes of a [`Weight`](super::Weight) of this layout, whose matrices are `parts` projections each: codes with the padding that products
+    /// read, of rows to 64 in each projection and of columns to 4, and scales.
+    pub fn weight_bytes(&self, parts: usize) -> usize {
+        let [matrices, rows, columns] = self.shape;
+        let padded = parts * (rows / parts.max(1)).next_multiple_of(PANEL);
+        let words = matrices * padded * columns.div_ceil(LANES_PER_WORD);
+        4 * (words + self.scales_shape().iter().product::<usize>())
     }
 
     /// The rows of E8M0 bytes, and the bytes in each row.

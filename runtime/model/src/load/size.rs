@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device};
+use moebius::fp8::Fp8Layout;
 use moebius::nn::takes_half_weights;
-use moebius_ops::scaling::{Fp8Scheme, ScaleType};
+use moebius_ops::scaling::Fp8Scheme;
 
 use super::mapping::{Plan, Target};
 use super::placing::common_scheme;
@@ -61,22 +62,18 @@ pub(super) fn loaded_bytes(plan: &Plan, device: &Device, options: LoadOptions) -
     sizes.others + experts
 }
 
-/// Bytes of the weights of one place: codes and scales where it keeps codes or gets some, else values.
+/// Bytes of the weights of one place: codes with their padding and scales where it keeps codes or gets some, else values.
 fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) -> u64 {
     let [stack, rows, columns] = slot.extents(&target.shape);
-    let values = (stack * rows * columns) as u64;
     let in_f32 = options.dtype == DType::F32;
     let stored = common_scheme(&target.pieces, [rows, columns]);
     let stored = stored.filter(|_| options.keep_fp8 && target.changes.is_empty());
     let scheme = stored.or(options.round.map(Fp8Scheme::from));
     if let Some(scheme) = scheme.filter(|_| in_f32 && slot.takes_codes()) {
-        let [down, across] = scheme.grid(rows, columns);
-        let bytes_of_scale = match scheme.granularity.scale_type() {
-            ScaleType::F32 => 4,
-            ScaleType::E8M0 => 1,
-        };
-        return values + (stack * down * across) as u64 * bytes_of_scale;
+        let shape = [stack, rows, columns];
+        return Fp8Layout { shape, scheme }.weight_bytes(slot.parts()) as u64;
     }
+    let values = (stack * rows * columns) as u64;
     let narrow = options.narrow_embedding
         && matches!(slot, Slot::Embedding | Slot::Head)
         && in_f32

@@ -18,9 +18,11 @@ fn weights_take_what_their_precision_takes() {
         ..LoadOptions::default()
     };
     assert_eq!(bytes(halves), 2 * values);
-    // A scale for every 32 columns: two for each row of 48, three for each of 80. The embedding is narrow.
+    // A scale for every 32 columns: two for each row of 48, three for each of 80. The embedding is narrow. The rows of a projection are filled
+    // up to 64: those of q, k, v and out, of gate and up, and of the second matrix.
     let scales = 2 * (48 + 24 + 24 + 48 + 160) + 3 * 48;
-    let layer = 18_432 + 4 * scales + 4 * (352 + 96);
+    let padded = (4 * 64 + 2 * 128) * 48 + 64 * 80;
+    let layer = padded + 4 * scales + 4 * (352 + 96);
     let codes = 2 * 99 * 48 + 4 * 48 + 2 * layer;
     assert_eq!(bytes(LoadOptions::fp8()), codes);
 }
@@ -47,6 +49,24 @@ fn experts_in_host_memory_take_a_cache_and_one_layer() {
     );
     // Two of eight experts of each layer.
     assert_eq!(sizes.least_cache(), Some(3 * layer / 4));
+}
+
+/// The smallest cache has room for the experts with the padding of their codes, which a layer asks for.
+#[test]
+fn the_smallest_cache_of_coded_experts_can_be_made() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let files = ModelFiles::open(&cases.join("decoder_olmoe")).unwrap();
+    let (device, options) = (Device::flex(), LoadOptions::fp8());
+    let least = Sizes::of(&files.plan, &device, options).least_cache();
+    let load = |cache| {
+        let options = LoadOptions {
+            expert_cache: cache,
+            ..options
+        };
+        files.load(&device, options, &mut |_| ())
+    };
+    assert!(load(least).is_ok());
+    assert!(load(least.map(|bytes| bytes - 3)).is_err());
 }
 
 /// Experts that stay in the files take the bytes of the cache alone.
