@@ -54,6 +54,12 @@ impl LowRank {
         [self.first, self.first + rows]
     }
 
+    /// Bytes of both factors.
+    pub(super) fn bytes(&self) -> usize {
+        let bytes = |of: &Param<Tensor<3>>| of.lazy_shape().num_elements() * of.dtype().size();
+        bytes(&self.down) + bytes(&self.up)
+    }
+
     /// Computes s · (x · Aᵀ) · Bᵀ \[R, rows\] from the rows x \[R, in\] of a product.
     fn product(&self, of: Rows<'_>, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let small = of.linear(x, self.down.val(), None)?;

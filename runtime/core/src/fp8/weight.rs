@@ -511,12 +511,13 @@ impl<const D: usize> Weight<D> {
         self.stored_on().unwrap_or_else(|| self.0.device())
     }
 
-    /// Bytes of values, of codes and scales, or of kept values and places.
+    /// Bytes of values and of the factors of low-rank changes, of codes and scales, or of kept values and places.
     pub fn bytes(&self) -> usize {
-        let values = || self.0.shape().num_elements() * self.0.dtype().size();
+        let values = || self.0.lazy_shape().num_elements() * self.0.dtype().size();
         let stored = self.codes().map(Fp8Matrices::bytes);
         let stored = stored.or_else(|| self.sparse24().map(Sparse24Tensor::bytes));
-        stored.unwrap_or_else(values)
+        let changes = self.changes().iter().map(LowRank::bytes);
+        stored.unwrap_or_else(values) + changes.sum::<usize>()
     }
 
     /// Returns the weight whose parameter a walk has met; returns any other parameter as the error.

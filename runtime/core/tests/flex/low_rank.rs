@@ -213,6 +213,8 @@ fn changes_that_do_not_fit_are_refused() {
     }
     let whole = || vec![of([1, 10, 6], 0)];
     let changed = weight().with_changes(whole()).unwrap();
+    // The factors are [3, 6] and [10, 3].
+    assert_eq!(changed.bytes(), weight().bytes() + 4 * (18 + 30));
     let in_fp8 = changed.clone().in_fp8(Fp8Recipe::current()).unwrap_err();
     assert_eq!(in_fp8.kind(), ErrorKind::State);
     let training = weight().in_fp8(Fp8Recipe::current()).unwrap();
