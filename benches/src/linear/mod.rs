@@ -84,6 +84,9 @@ pub struct LinearBench {
 pub struct PathTime {
     /// Name of the way.
     pub name: String,
+    /// Whether the sampled outputs of this way verify; `None` for a peer, whose outputs stay in its own process.
+    #[serde(flatten)]
+    pub checked: Option<Checked>,
     /// Time and GFLOP/s.
     #[serde(flatten)]
     pub speed: Speed,
@@ -98,6 +101,14 @@ pub struct PathTime {
     pub ratio: f64,
 }
 
+impl PathTime {
+    /// This result, judged by the error of its sampled outputs.
+    fn judged(self, bench: &LinearBench, error: f64) -> Self {
+        let checked = Some(Checked::within(largest_error(bench), error));
+        Self { checked, ..self }
+    }
+}
+
 /// Results of the benchmark. The FP8 layer is verified against its decoded weights, float layers against the original
 /// weights, and that with 2:4 weights against those with 0 for what it lacks.
 #[derive(Clone, Debug, Serialize)]
@@ -105,7 +116,7 @@ pub struct LinearReport {
     /// Device that was measured.
     #[serde(flatten)]
     pub ran: Ran,
-    /// Whether the sampled outputs of every way verify.
+    /// Whether the sampled outputs of every way verify, and the largest error.
     #[serde(flatten)]
     pub checked: Checked,
     /// Foreign layers that don't verify, each with its relative L2 error; they have no further figures.
@@ -168,9 +179,12 @@ pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, Benc
     let code_bytes = setup.code_bytes(bench);
     let name = format!("FP8 ({})", setup.variant);
     let fp8 = rows.row(name, times[0], code_bytes, setup.fp8.layers.count());
+    let fp8 = fp8.judged(bench, found.fp8);
     let (mut own, mut sparse24) = (Vec::new(), None);
-    for (path, time) in floats.into_iter().zip(&times[1..]) {
+    let floats = floats.into_iter().zip(&times[1..]).zip(&found.floats);
+    for ((path, time), error) in floats {
         let row = rows.row(path.name, *time, path.bytes, path.copies);
+        let row = row.judged(bench, *error);
         if path.sparse {
             sparse24 = Some(row);
         } else {
@@ -179,7 +193,7 @@ pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, Benc
     }
     Ok(LinearReport {
         ran: setup.place.ran(Some(setup.variant)),
-        checked: Checked::within(largest_error(bench), found.max_rel_l2),
+        checked: Checked::within(largest_error(bench), found.largest()),
         left_out: found.left_out,
         weights_rel_l2: found.weights_rel_l2,
         first_ms: found.first_ms,
@@ -201,10 +215,18 @@ fn flops(bench: &LinearBench) -> u64 {
 
 /// Results of the check before the measurement, and the time of the first product.
 struct Found {
-    max_rel_l2: f64,
+    /// Relative L2 errors of the FP8 layer, and of each float layer that is measured.
+    fp8: f64,
+    floats: Vec<f64>,
     left_out: Vec<(String, f64)>,
     weights_rel_l2: f64,
     first_ms: f64,
+}
+
+impl Found {
+    fn largest(&self) -> f64 {
+        self.floats.iter().copied().fold(self.fp8, f64::max)
+    }
 }
 
 /// Checks all layers and removes foreign ones that don't verify.
@@ -216,10 +238,9 @@ fn check(
     setup.place.finish()?;
     let first_ms = 1e3 * seconds_of(|| setup.fp8.run())?;
     let oracle = Oracle::new(bench);
-    let [mut max_rel_l2, weights_rel_l2] =
-        oracle.fp8_errors(setup.weight(), data, &setup.fp8.output()?)?;
+    let [fp8, weights_rel_l2] = oracle.fp8_errors(setup.weight(), data, &setup.fp8.output()?)?;
     let weights = rounded(data.weights.clone(), bench.dtype);
-    let mut left_out = Vec::new();
+    let (mut errors, mut left_out) = (Vec::new(), Vec::new());
     for path in std::mem::take(floats) {
         let y = path.layer.output()?;
         let error = if path.sparse {
@@ -230,12 +251,13 @@ fn check(
         if path.foreign && error > largest_error(bench) {
             left_out.push((path.name, error));
         } else {
-            max_rel_l2 = max_rel_l2.max(error);
+            errors.push(error);
             floats.push(path);
         }
     }
     Ok(Found {
-        max_rel_l2,
+        fp8,
+        floats: errors,
         left_out,
         weights_rel_l2,
         first_ms,
@@ -267,6 +289,7 @@ impl Rows<'_> {
         let bytes = weight_bytes + (m * (n + k) * dtype.size()) as u64;
         PathTime {
             name,
+            checked: None,
             speed: time.speed(flops),
             weights_gb_per_s: weight_bytes as f64 / seconds / 1e9,
             copies,

@@ -203,23 +203,17 @@ fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
             }
             _ => gflops(&path.speed),
         };
+        // A wrong result is that of its own row.
+        let row = |sizes: String, variant: &str, path: &PathTime| {
+            let checked = path.checked.unwrap_or(report.checked);
+            Row::new(sizes, variant, checked, figures(path))
+        };
         let sizes = format!("{m} tokens, {width} → {width}");
-        let variant = report.ran.variant.unwrap_or_default();
-        let row = Row::new(
-            format!("{sizes}, E4M3"),
-            variant,
-            report.checked,
-            figures(&report.fp8),
-        );
-        rows.push(row);
+        let variant = report.ran.variant.as_deref().unwrap_or_default();
+        rows.push(row(format!("{sizes}, E4M3"), variant, &report.fp8));
         // The first of the float layers is our own, dense.
         for path in report.own.iter().take(1).chain(&report.sparse24) {
-            rows.push(Row::new(
-                &*sizes,
-                &*path.name,
-                report.checked,
-                figures(path),
-            ));
+            rows.push(row(sizes.clone(), &path.name, path));
         }
     }
     Ok(rows)

@@ -42,7 +42,7 @@ impl Measured for LinearReport {
 
     fn print(&self, bench: &LinearBench, screen: &mut Screen) -> Result<(), CliError> {
         if !title(&subject(bench), &self.ran, &self.checked, screen)? {
-            return Ok(());
+            return wrong(self, screen);
         }
         times(self, screen)?;
         for (name, error) in &self.left_out {
@@ -63,6 +63,23 @@ impl Measured for LinearReport {
         copies(self, screen)?;
         memory(self.ceilings.memory.as_ref(), screen)
     }
+}
+
+/// All rows of the table, in its order.
+fn paths(report: &LinearReport) -> impl Iterator<Item = &PathTime> {
+    let own = [&report.fp8].into_iter().chain(&report.own);
+    own.chain(&report.sparse24).chain(&report.peer)
+}
+
+/// Writes which ways to compute the layer don't verify, each with its own error.
+fn wrong(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
+    for path in paths(report) {
+        if let Some(checked) = path.checked.filter(|checked| !checked.verified) {
+            let (name, error) = (&path.name, checked.max_rel_l2);
+            screen.line(&format!("  {name}: relative L2 {error:.2e}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn subject(bench: &LinearBench) -> String {
@@ -87,8 +104,7 @@ fn times(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
     let headings = "layer | time | GFLOP/s | weights | of its floor | speed of FP8";
     let mut table = Table::new(headings).right(&[1, 2, 3, 4, 5]);
     table.row(row(&report.fp8, String::new()), Style::new());
-    let others = report.own.iter().chain(&report.sparse24);
-    for path in others.chain(&report.peer) {
+    for path in paths(report).skip(1) {
         let ratio = format!("{:.2} ×", path.ratio);
         table.row(row(path, ratio), Style::new());
     }
@@ -127,12 +143,7 @@ fn sizes(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
 
 /// Writes the number of copies of the weights that took turns.
 fn copies(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
-    let paths = [&report.fp8]
-        .into_iter()
-        .chain(&report.own)
-        .chain(&report.sparse24)
-        .chain(&report.peer);
-    let copies: Vec<usize> = paths.map(|path| path.copies).collect();
+    let copies: Vec<usize> = paths(report).map(|path| path.copies).collect();
     if copies.iter().all(|copies| *copies == 1) {
         return screen.line("  one copy of the weights, which caches may hold");
     }

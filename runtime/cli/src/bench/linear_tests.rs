@@ -8,11 +8,19 @@ use serde_json::{Value, json};
 fn a_result_that_does_not_verify_has_no_figures() {
     let path = PathTime {
         name: "FP8".to_owned(),
+        checked: Some(Checked {
+            verified: true,
+            max_rel_l2: 0.25,
+        }),
         speed: Timing::of(&mut [1.0]).speed(1),
         copies: 1,
         floor: None,
         weights_gb_per_s: 1.0,
         ratio: 1.0,
+    };
+    let wrong = Checked {
+        verified: false,
+        max_rel_l2: 0.5,
     };
     let mut report = LinearReport {
         ran: Ran {
@@ -21,10 +29,7 @@ fn a_result_that_does_not_verify_has_no_figures() {
             variant: Some("cpu".to_owned()),
             simd: None,
         },
-        checked: Checked {
-            verified: false,
-            max_rel_l2: 0.5,
-        },
+        checked: wrong,
         left_out: Vec::new(),
         weights_rel_l2: 0.02,
         first_ms: 1.0,
@@ -35,7 +40,10 @@ fn a_result_that_does_not_verify_has_no_figures() {
         },
         fp8: path.clone(),
         own: vec![path.clone()],
-        sparse24: Some(path),
+        sparse24: Some(PathTime {
+            checked: Some(wrong),
+            ..path
+        }),
         ratio_to_best_own: Some(1.0),
         peer: None,
         layer_bytes: LayerBytes {
@@ -63,5 +71,10 @@ fn a_result_that_does_not_verify_has_no_figures() {
     }
     report.checked.verified = true;
     assert!(report.verified());
-    assert_eq!(figures(&report)["layer_bytes"]["of"], json!("allocator"));
+    let value = figures(&report);
+    assert_eq!(value["layer_bytes"]["of"], json!("allocator"));
+    // Each way has its own error.
+    assert_eq!(value["fp8"]["max_rel_l2"], 0.25);
+    assert_eq!(value["own"][0]["verified"], true);
+    assert_eq!(value["sparse24"]["verified"], false);
 }
