@@ -172,16 +172,21 @@ pub(crate) fn opened(
         let hint = "other types are rounded in ways of their devices";
         return Err(CliError::usage(message, Some(hint)));
     }
-    let memory = match room {
-        Some(room) => room.memory(files.spec())?,
-        None => CacheMemory::default().with_margin(place.memory_margin),
+    let memory = |scores: bool| match room {
+        Some(room) if scores => room.exact_memory(files.spec()),
+        Some(room) => room.memory(files.spec()),
+        None => Ok(CacheMemory::default().with_margin(place.memory_margin)),
     };
+    // What doesn't depend on the device fails before one is opened.
+    memory(false)?;
     let (name, device) = open_for(Work::Tokens, place.devices, screen)?;
     if place.narrow_embedding && !takes_half_weights(&device) {
         let expected = "expected a device that multiplies f32 by bf16";
         let message = format!("--narrow-embedding: {expected}, got {name}");
         return Err(CliError::usage(message, Some("flex does")));
     }
+    let has_kernels = moebius::largest_buffer(&device).is_some();
+    let memory = memory(place.exact && has_kernels)?;
     let asked = waiting(files, place, &device);
     let options = files.fitting(&device, asked, memory)?;
     if options.experts_from == ExpertsFrom::Files && place.experts_from.is_none() {

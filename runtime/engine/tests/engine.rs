@@ -172,6 +172,23 @@ fn a_limit_beyond_every_cache_is_refused() {
     assert!(engine.cache_bytes() < 1 << 24);
 }
 
+/// The kernels of an exact model keep a score for each of 512 queries of four heads and each of 1024 tokens of the first pages, and a sum; other
+/// parts of a layer have at most 1008 values of a token, and its attention 432 beside the scores.
+#[test]
+fn scores_of_an_exact_model_are_counted() {
+    let files = ModelFiles::open(&folder("decoder_olmoe")).unwrap();
+    let options = EngineOptions::for_one(4096);
+    let plain = options.memory(files.spec()).unwrap().bytes();
+    let exact = options.exact_memory(files.spec()).unwrap().bytes();
+    assert_eq!(exact - plain, 4 * 512 * (432 + 4 * 1025 - 1008));
+    let weights_alone = EngineOptions {
+        margin: 0,
+        ..options
+    };
+    let counted = weights_alone.memory(files.spec()).unwrap();
+    assert_eq!(weights_alone.exact_memory(files.spec()).unwrap(), counted);
+}
+
 #[test]
 fn a_token_that_ends_is_no_part_of_the_answer() {
     let name = "decoder_olmoe";

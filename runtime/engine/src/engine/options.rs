@@ -61,6 +61,20 @@ impl EngineOptions {
     /// # Errors
     /// [`EngineError::Unfit`] for invalid limits, and [`EngineError::Model`] for more tokens than a cache can have on any device.
     pub fn memory(&self, spec: &ModelSpec) -> Result<CacheMemory, EngineError> {
+        self.counted(spec, false)
+    }
+
+    /// As [`Self::memory`], for a model whose passes have the same bits on every device
+    /// ([`Model::with_exact`](moebius_model::decoder::Model::with_exact)) on a device with kernels, which keep the scores of a step and of all
+    /// tokens that the first pages hold. On Flex it is [`Self::memory`], too.
+    ///
+    /// # Errors
+    /// As [`Self::memory`].
+    pub fn exact_memory(&self, spec: &ModelSpec) -> Result<CacheMemory, EngineError> {
+        self.counted(spec, true)
+    }
+
+    fn counted(&self, spec: &ModelSpec, scores: bool) -> Result<CacheMemory, EngineError> {
         CacheMemory::new(spec, [self.limits.pages, PAGE], self.format)?;
         self.limits.check()?;
         spec.check_cached(self.limits.longest)?;
@@ -73,10 +87,13 @@ impl EngineOptions {
             pages,
             batch_tokens,
             running,
+            longest,
             ..
         } = self.limits;
         let tokens = batch_tokens.min(pages.saturating_mul(PAGE));
-        let with_step = first.with_step(spec, tokens, running.min(tokens));
+        let keys = longest.min(self.first().saturating_mul(PAGE));
+        let keys = if scores { keys } else { 0 };
+        let with_step = first.with_exact_step(spec, tokens, running.min(tokens), keys);
         Ok(with_step.with_margin(self.margin))
     }
 

@@ -312,7 +312,21 @@ impl CacheMemory {
     /// and the head compute one after another in the same memory, so that the one with the most values counts.
     #[must_use]
     pub fn with_step(self, spec: &ModelSpec, tokens: usize, rows: usize) -> Self {
-        let of_layer = |layer: &LayerSpec| layer.values(spec.hidden) as u64;
+        self.with_exact_step(spec, tokens, rows, 0)
+    }
+
+    /// As [`Self::with_step`], of a model whose passes have the same bits on every device ([`Model::with_exact`](super::Model::with_exact)): its
+    /// kernels keep the score of each query and each of the `keys` tokens that a sequence's pages have room for. On Flex, which has no kernels,
+    /// threads keep those of one query, and `keys` is 0.
+    #[must_use]
+    pub fn with_exact_step(
+        self,
+        spec: &ModelSpec,
+        tokens: usize,
+        rows: usize,
+        keys: usize,
+    ) -> Self {
+        let of_layer = |layer: &LayerSpec| layer.values(spec.hidden, keys) as u64;
         let of_token = spec.layers.iter().map(of_layer).max().unwrap_or(0);
         let of_layers = (tokens as u64).saturating_mul(of_token);
         let before = (tokens as u64).saturating_mul(2 * spec.hidden as u64);

@@ -101,6 +101,9 @@ fn a_step_and_a_margin_must_fit_beside_the_pages() {
     assert_eq!(wide.check_within(counted, 0, 1000).unwrap_err().tokens, 64);
     let most = wide.with_margin(u32::MAX).with_step(&spec, usize::MAX, 1);
     assert_eq!(most.check_within(9, 0, 0).unwrap_err().needed, u64::MAX);
+    // In an exact model, each of the four heads of the five tokens has scores of 32 keys and their sum, too.
+    let exact = memory.with_exact_step(&spec, 5, 2, 32);
+    assert_eq!(exact.bytes() - memory.bytes(), 4 * 5 * 4 * 33);
     // Logits of more words than a layer has values.
     spec.vocabulary = 10_000;
     let logits = memory.with_margin(0).with_step(&spec, 5, 2);

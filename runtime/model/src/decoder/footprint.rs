@@ -6,11 +6,16 @@ use super::spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Mixer, No
 impl LayerSpec {
     /// Number of values of a token in the part of the layer that has the most, without gradients.
     ///
-    /// In attention these are x, queries, keys and values and their copies head by head, and what heads give, by head and by token. In a
-    /// network they are x, its norm and the sum of what experts give, and for each expert both products and the activation in between.
-    pub(super) fn values(&self, hidden: usize) -> usize {
+    /// In attention these are x, queries, keys and values and their copies head by head, what heads give, by head and by token, and the scores of
+    /// `keys` keys, where an exact attention keeps them, with their sum for each head. In a network they are x, its norm and the sum of what
+    /// experts give, and for each expert both products and the activation in between.
+    pub(super) fn values(&self, hidden: usize, keys: usize) -> usize {
+        let scores = if keys > 0 { keys + 1 } else { 0 };
         let mixer = match &self.mixer {
-            Mixer::Attention(of) => hidden + 2 * of.heads_in() + 2 * of.heads_out(),
+            Mixer::Attention(of) => {
+                let plain = hidden + 2 * of.heads_in() + 2 * of.heads_out();
+                plain.saturating_add(of.heads.saturating_mul(scores))
+            }
             Mixer::Convolution(_) => 6 * hidden,
         };
         mixer.max(3 * hidden + self.networks(|inter| 3 * inter + hidden))

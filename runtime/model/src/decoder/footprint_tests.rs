@@ -17,13 +17,16 @@ fn layer(inter: usize) -> LayerSpec {
 #[test]
 fn values_are_those_of_the_chosen_experts_or_of_the_heads() {
     // Queries of 48, keys and values of 24 each, and 48 that heads give.
-    assert_eq!(layer(10).values(8), 8 + 2 * 96 + 2 * 48);
+    assert_eq!(layer(10).values(8, 0), 8 + 2 * 96 + 2 * 48);
+    // Four heads with scores of 100 keys and their sum.
+    assert_eq!(layer(10).values(8, 100), 8 + 2 * 96 + 2 * 48 + 4 * 101);
     let mut wide = layer(100);
-    assert_eq!(wide.values(8), 3 * 8 + 2 * (300 + 8));
+    assert_eq!(wide.values(8, 0), 3 * 8 + 2 * (300 + 8));
+    assert_eq!(wide.values(8, 10), 3 * 8 + 2 * (300 + 8));
     let experts = MoeConfig::new(8, 100, 16);
     let experts = experts.with_shared(Some(SharedExpertConfig::new(5)));
     wide.feed_forward = FeedForwardSpec::Experts(experts);
-    assert_eq!(wide.values(8), 3 * 8 + 2 * (300 + 8) + 15 + 8);
+    assert_eq!(wide.values(8, 0), 3 * 8 + 2 * (300 + 8) + 15 + 8);
 }
 
 #[test]
