@@ -210,8 +210,6 @@ impl Dataset {
                 of_row.push(ids.len() - 1);
             }
             let end = (number + 1) * self.sequence;
-            // What is left of a sequence is a document without targets; routers choose experts for its tokens, too.
-            of_row.extend(Some(end - inputs.len()).filter(|&rest| rest > 0));
             inputs.resize(end, 0);
             targets.resize(end, 0);
             weights.resize(end, 0.0);
@@ -224,7 +222,7 @@ impl Dataset {
             tokens: words(inputs),
             targets: words(targets),
             weights: Tensor::from_data(TensorData::new(weights, [1, size]), device),
-            documents: Documents::new(lengths)?,
+            documents: Documents::filled(lengths, self.sequence)?,
         })
     }
 }

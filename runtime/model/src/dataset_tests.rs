@@ -84,6 +84,6 @@ fn a_batch_has_inputs_targets_and_documents_of_its_samples() {
     let weights: Vec<f32> = batch.weights.into_data().iter().collect();
     assert_eq!(weights, [1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
     assert_eq!(batch.learnt, 6);
-    let documents = crate::decoder::Documents::new(vec![vec![3, 2], vec![2, 3]]);
+    let documents = crate::decoder::Documents::filled(vec![vec![3, 2], vec![2]], 5);
     assert_eq!(batch.documents, documents.unwrap());
 }

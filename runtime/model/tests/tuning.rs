@@ -396,6 +396,48 @@ fn documents_see_nothing_of_each_other() {
     }
 }
 
+/// Loads and losses of the routers of a mixture, in a training's pass over documents of 5 and 4 tokens and of so many that fill the sequence up, and
+/// the biases that balance the routers after it.
+fn routers_of(files: &ModelFiles, filling: usize) -> (Vec<i64>, Vec<f32>, Vec<f32>) {
+    let device = Device::flex().autodiff();
+    let options = LoadOptions {
+        keep_fp8: false,
+        ..LoadOptions::default()
+    };
+    let model = files.load(&device, options, &mut |_| ()).unwrap();
+    let mut text = ids(files.spec().vocabulary, 9);
+    text.resize(9 + filling, 1);
+    let documents = Documents::filled(vec![vec![5, 4]], 9 + filling).unwrap();
+    assert_eq!(documents.longest(), 5);
+    let tokens = model.tokens(&text, &device).unwrap();
+    let (mut loads, mut losses) = (Vec::new(), Vec::new());
+    for routing in model.forward_documents(tokens, &documents).unwrap().routing {
+        loads.extend(routing.load().unwrap().into_data().iter::<i64>());
+        let of = routing.losses(1).unwrap();
+        for loss in [of.switch, of.gshard, of.entropy, of.z.unwrap()] {
+            losses.push(loss.into_scalar::<f32>());
+        }
+    }
+    let places = Slot::places(files.spec()).into_iter();
+    let corrections = places.filter(|place| place.slot == Slot::Correction);
+    let mut held = &model;
+    let biases = corrections.flat_map(|place| held.values(place).unwrap());
+    (loads, losses, biases.collect())
+}
+
+#[test]
+fn no_router_learns_from_what_fills_a_sequence_up() {
+    for name in ["decoder_olmoe", "decoder_deepseek_v3"] {
+        let files = ModelFiles::open(&cases().join(name)).unwrap();
+        let (loads, losses, biases) = routers_of(&files, 0);
+        assert!(!loads.is_empty() && biases.is_empty() == (name == "decoder_olmoe"));
+        let filled = routers_of(&files, 40);
+        assert_eq!((filled.0, filled.2), (loads, biases), "{name}");
+        let difference = apart(&losses, &filled.1);
+        assert!(difference < 1e-5, "{name}: {difference}");
+    }
+}
+
 /// Samples of 4 or 9 tokens, of which all but the first third are learnt.
 fn samples(vocabulary: usize) -> Vec<Sample> {
     let text = ids(vocabulary, 300);
@@ -522,6 +564,13 @@ fn documents_that_do_not_fit_are_refused_by_name() {
     );
     let empty = Documents::new(vec![vec![5, 0]]).unwrap_err().to_string();
     assert_eq!(empty, "tokens of a document: expected at least 1, got 0");
+    let many = Documents::filled(vec![vec![3, 2]], 4)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        many,
+        "tokens of a sequence's documents: expected at most 4, got 5"
+    );
     let files = ModelFiles::open(&cases().join("decoder_llama4_text")).unwrap();
     let model = load(&files);
     let refused = |tokens: usize, lengths: Vec<usize>| {

@@ -172,10 +172,22 @@ pub(crate) fn groups_and_masks(target: &Target) {
             check(routing.losses(groups).unwrap(), reference(&routing, groups));
         }
     }
+    // Of each 16 tokens the first 12 count: losses and loads are those of these tokens alone.
+    let first = logits.clone().reshape([3, 16, 6]).narrow(1, 0, 12);
+    let alone = route(first.reshape([36, 6]), None, &top(2)).unwrap();
+    let counts: Vec<bool> = (0..48).map(|token| token % 16 < 12).collect();
     let routing = route(logits, None, &top(2)).unwrap();
+    let counted = routing.clone().counting(mask(&counts, &device)).unwrap();
+    for groups in [1, 3] {
+        check(counted.losses(groups).unwrap(), reference(&alone, groups));
+    }
+    let [got, want] = [&counted, &alone].map(|routing| integers(routing.load().unwrap()));
+    assert_eq!(got, want);
     for groups in [0, 5] {
         assert_refused(ErrorKind::Config, routing.losses(groups));
     }
+    let few = mask(&counts[1..], &device);
+    assert_refused(ErrorKind::Shape, routing.counting(few));
     let none = route(Tensor::zeros([0, 6], &device), None, &top(2)).unwrap();
     check(none.losses(1).unwrap(), [0.0; 4]);
 }

@@ -375,6 +375,36 @@ pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) {
     let now = floats(inner.bias.value_sync());
     let moved: Vec<f64> = now.iter().zip(&bias).map(direction).collect();
     assert_eq!(moved, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    only_tokens_that_count_move_the_bias(target, config);
+}
+
+/// A layer's router learns from the tokens that count, as if the others, 60 times the first token here, weren't there.
+fn only_tokens_that_count_move_the_bias(target: &Target, router: SigmoidBiasConfig) {
+    let device = target.burn().autodiff();
+    let config = MoeConfig::new(HIDDEN, 16, EXPERTS);
+    let config = config.with_router(RouterConfig::SigmoidBias(router));
+    let mut x = batch(9)[..30 * HIDDEN].to_vec();
+    let first = x[..HIDDEN].to_vec();
+    x.extend(first.repeat(60));
+    let after = |tokens: usize, counted: usize| {
+        let layer = filled(config.init(&device).unwrap(), 7, 0.4);
+        let layer = with_values(layer, "bias", &[0.0; EXPERTS]);
+        let rows = tensor(&x[..tokens * HIDDEN], [tokens, HIDDEN], &device);
+        let counts: Vec<bool> = (0..tokens).map(|token| token < counted).collect();
+        let out = if counted < tokens {
+            layer.forward_counting(rows, mask(&counts, &device))
+        } else {
+            layer.forward(rows)
+        };
+        let Router::SigmoidBias(router) = &layer.router else {
+            panic!("the router has a bias");
+        };
+        let load = integers(out.unwrap().routing.load().unwrap());
+        (load, floats(router.bias.value_sync()))
+    };
+    let (want, all) = (after(30, 30), after(90, 90));
+    assert_eq!(after(90, 30), want);
+    assert_ne!(all.1, want.1);
 }
 
 /// The tokens that an expert chooses: the most probable, on ties the earlier.

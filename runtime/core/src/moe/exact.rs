@@ -54,6 +54,7 @@ impl MoeLayer {
                 probs: chosen.probs,
                 logits,
                 logsumexp: Some(chosen.logsumexp),
+                counts: None,
             },
         })
     }

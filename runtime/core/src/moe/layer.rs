@@ -1,23 +1,23 @@
-//! The mixture-of-experts layer as a Burn module, and its path from tokens to slots sorted by expert: expert dropout, the router,
-//! capacities, the sort.
+//! The mixture-of-experts layer as a Burn module.
 
 use super::check::Like;
 use super::chosen::ChosenExperts;
 use super::config::{ExpertKind, MoeConfig};
+use super::dispatch::{Dispatched, RouteStage};
 use super::experts::feed_forward::SharedExpert;
 use super::experts::{Experts, FeedForwardExperts, Slots};
 use super::factors::CapacityFactors;
 use super::losses::Losses;
 use super::route::{Routing, check_mask};
-use super::routers::{Batch, Router, Sizes};
+use super::routers::{Router, Sizes};
 use super::running::constant;
 use crate::Error;
 use crate::check::check_equal;
 use crate::fp8::Weight;
 use crate::ops::routing::router_logits;
-use crate::ops::{self, Assignment, CapacityRule, Run, StageClock};
+use crate::ops::{self, Run, StageClock};
 use burn::module::{Module, Param};
-use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::{Stage, experts};
@@ -283,13 +283,51 @@ impl MoeLayer {
         self.forward_where(x, None, Some(chosen))
     }
 
+    /// Does what [`MoeLayer::forward`] does where only the tokens \[T\] count for which `counts` is true: routers and capacity factors follow
+    /// their load, and loads and losses of the routing are theirs. The others, such as those that fill a sequence up, go through experts, too.
+    ///
+    /// # Errors
+    /// As [`MoeLayer::forward`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of tokens,
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for `counts` on another device.
+    pub fn forward_counting<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        counts: Tensor<1, Bool>,
+    ) -> Result<MoeOutput<D>, Error> {
+        self.check_input(&x)?;
+        let tokens = x.shape().num_elements() / self.config.hidden;
+        let what = "tokens that count or don't [T]";
+        Mismatch::check(what, tokens, counts.dims()[0])?;
+        let (own, given) = (counts.device().inner(), x.device().inner());
+        check_equal(Fault::Device, what, own, given)?;
+        let given = Given {
+            counts: Some(counts),
+            ..Given::default()
+        };
+        self.forward_given(x, given)
+    }
+
     pub(super) fn forward_where<const D: usize>(
         &self,
         x: Tensor<D>,
         mask: Option<Tensor<1, Bool>>,
         chosen: Option<&ChosenExperts>,
     ) -> Result<MoeOutput<D>, Error> {
+        let given = Given {
+            mask,
+            chosen,
+            ..Given::default()
+        };
+        self.forward_given(x, given)
+    }
+
+    fn forward_given<const D: usize>(
+        &self,
+        x: Tensor<D>,
+        given: Given<'_>,
+    ) -> Result<MoeOutput<D>, Error> {
         self.check_input(&x)?;
+        let Given { mask, chosen, .. } = &given;
         check_mask(mask.as_ref(), self.config.experts, &x.device())?;
         let (shape, hidden) = (x.dims(), self.config.hidden);
         let tokens = shape.iter().product::<usize>() / hidden;
@@ -298,9 +336,8 @@ impl MoeLayer {
             return self.empty_output(&x);
         }
         let sequence = if D > 1 { shape[D - 2] } else { 1 };
-        let along = chosen.map(|chosen| chosen.on(&x.device()));
         let x = x.reshape([tokens, hidden]);
-        let out = self.forward_tokens(x, sequence, mask, along, None)?;
+        let out = self.forward_tokens(x, sequence, given, None)?;
         Ok(MoeOutput {
             y: out.y.reshape(shape),
             routing: out.routing,
@@ -324,7 +361,7 @@ impl MoeLayer {
         // Earlier work must not count as the router's; an error shows at the caller's next read.
         let _ = device.sync();
         let mut last = Instant::now();
-        self.forward_tokens(x, tokens, None, None, Some(clock.clone()))?;
+        self.forward_tokens(x, tokens, Given::default(), Some(clock.clone()))?;
         // Under Burn's fusion nothing has run yet.
         let _ = device.sync();
         let mut times = Vec::new();
@@ -339,11 +376,11 @@ impl MoeLayer {
         &self,
         x: Tensor<2>,
         sequence: usize,
-        mask: Option<Tensor<1, Bool>>,
-        along: Option<Tensor<2, Int>>,
+        given: Given<'_>,
         clock: Option<StageClock>,
     ) -> Result<MoeOutput<2>, Error> {
         let config = &self.config;
+        let along = given.chosen.map(|chosen| chosen.on(&x.device()));
         let stage = RouteStage {
             router: &self.router,
             factors: self.factors.as_ref(),
@@ -352,12 +389,13 @@ impl MoeLayer {
                 Experts::FeedForward(experts) => experts.variant(self.variant, &x, config)?,
                 _ => self.variant,
             },
+            counts: given.counts,
         };
         let Dispatched {
             routing,
             assignment,
             dropped,
-        } = stage.run(&x, mask, along, clock.as_ref())?;
+        } = stage.run(&x, given.mask, along, clock.as_ref())?;
         let (rows, weights) = (x.clone(), routing.weights.clone());
         // The only slot of a token has the token's row, so the weight can go to either side of the expert.
         let (rows, weights) = if config.weighted_input {
@@ -440,120 +478,13 @@ pub(super) fn check_around(
     }
 }
 
-/// The stage that chooses experts and assigns slots to them.
-pub(super) struct RouteStage<'a> {
-    pub(super) router: &'a Router,
-    pub(super) factors: Option<&'a CapacityFactors>,
-    pub(super) config: &'a MoeConfig,
-    pub(super) variant: Option<Variant>,
-}
-
-/// The slots of a batch, assigned to experts.
-pub(super) struct Dispatched {
-    pub(super) routing: Routing,
-    pub(super) assignment: Assignment,
-    /// The number of dropped slots, \[1\].
-    pub(super) dropped: Tensor<1, Int>,
-}
-
-impl RouteStage<'_> {
-    /// Routes x \[T,H\], with T at least 1, to the experts `along` \[T,K\] if they are given, and sorts its slots by expert.
-    pub(super) fn run(
-        &self,
-        x: &Tensor<2>,
-        mask: Option<Tensor<1, Bool>>,
-        along: Option<Tensor<2, Int>>,
-        clock: Option<&StageClock>,
-    ) -> Result<Dispatched, Error> {
-        let device = x.device();
-        let mask = match &along {
-            Some(_) => mask,
-            None => self.available(mask, &device),
-        };
-        let factors = self.factors_of(x);
-        let routed = self.router.route(Batch {
-            x: x.clone(),
-            mask: mask.clone(),
-            along,
-            factors: factors.clone(),
-            variant: self.variant,
-        })?;
-        if let (Some(CapacityFactors::Load(scheduler)), true) = (self.factors, device.is_autodiff())
-        {
-            scheduler.observe(routed.routing.load()?)?;
-        }
-        mark(clock, Stage::Router, &device);
-        let routing = routed.routing;
-        let dispatched = match routed.assignment {
-            // Experts that choose tokens leave slots empty, but drop none.
-            Some(assignment) => Dispatched {
-                routing,
-                assignment,
-                dropped: Tensor::zeros([1], (&device, DType::I32)),
-            },
-            None => {
-                let rule = CapacityRule {
-                    capacity: self.config.limit(x.dims()[0]),
-                    factors,
-                    mask,
-                };
-                let (indices, weights) = (routing.indices.clone(), routing.weights.clone());
-                let experts = self.config.experts;
-                let assignment = Assignment::new(indices, weights, experts, rule, self.variant)?;
-                Dispatched {
-                    dropped: assignment.dropped(),
-                    routing,
-                    assignment,
-                }
-            }
-        };
-        mark(clock, Stage::Sort, &device);
-        Ok(dispatched)
-    }
-
-    /// Returns the capacity factors \[E\] if they change.
-    fn factors_of(&self, x: &Tensor<2>) -> Option<Tensor<1>> {
-        match (self.factors, self.router) {
-            (Some(factors), _) => Some(factors.of(x)),
-            (None, Router::Dynamic(router)) => Some(router.capacity_factors()),
-            _ => None,
-        }
-    }
-
-    /// Removes the experts that this forward drops out from the mask.
-    fn available(&self, mask: Option<Tensor<1, Bool>>, device: &Device) -> Option<Tensor<1, Bool>> {
-        let probability = self.config.expert_dropout;
-        if probability == 0.0 || !device.is_autodiff() {
-            return mask;
-        }
-        let experts = self.config.experts;
-        let options = (&device.clone().inner(), DType::F32);
-        let luck = Tensor::<1>::random([experts], Distribution::Uniform(0.0, 1.0), options);
-        let luck = match &mask {
-            Some(mask) => luck.mask_fill(mask.clone().bool_not(), -1.0),
-            None => luck,
-        };
-        // The experts with the largest draws stay whatever the probability; equal draws make more of them stay.
-        let own = luck
-            .clone()
-            .unsqueeze_dim::<2>(1)
-            .expand([experts, experts]);
-        let others = luck.clone().unsqueeze::<2>().expand([experts, experts]);
-        let luckier = others.greater(own).int().sum_dim(1).reshape([experts]);
-        let must_stay = luckier.lower_elem(self.config.router.fewest_experts() as i64);
-        let kept = luck.greater_equal_elem(probability).bool_or(must_stay);
-        Some(match mask {
-            Some(mask) => kept.bool_and(mask),
-            None => kept,
-        })
-    }
-}
-
-/// Records the end of a stage after the device has finished it.
-fn mark(clock: Option<&StageClock>, stage: Stage, device: &Device) {
-    if let Some(clock) = clock {
-        // The clock only needs the wait; a device error shows at the caller's next read.
-        let _ = device.sync();
-        clock.mark(stage);
-    }
+/// What a forward is given beside its tokens.
+#[derive(Default)]
+struct Given<'a> {
+    /// True for the experts \[E\] that are available.
+    mask: Option<Tensor<1, Bool>>,
+    /// The experts that replace the router's choice.
+    chosen: Option<&'a ChosenExperts>,
+    /// True for the tokens \[T\] that count in what routers and losses follow.
+    counts: Option<Tensor<1, Bool>>,
 }

@@ -4,7 +4,7 @@ use super::route::{RouteConfig, Routing, choose};
 use super::running::total;
 use crate::Error;
 use crate::ops::routing;
-use crate::reduce::mean_dim;
+use crate::reduce::{mean_dim, sum_dim};
 use burn::tensor::{FloatDType, Int, Tensor, TensorData};
 use moebius_ops::Fault;
 use serde::{Deserialize, Serialize};
@@ -70,8 +70,8 @@ impl Losses {
 }
 
 impl Routing {
-    /// Computes the balance losses of the batch, with GShard's in `groups` equal groups of consecutive tokens. All losses are 0 for no
-    /// tokens.
+    /// Computes the balance losses of the batch, with GShard's in `groups` equal groups of consecutive tokens, each the mean over the tokens
+    /// that count. All losses are 0 for no tokens.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `groups` doesn't divide the tokens,
@@ -93,25 +93,51 @@ impl Routing {
         let sums = self.probs.clone().sum_dim(1);
         let nothing = sums.clone().equal_elem(0.0);
         let probs = self.probs.clone() / sums.mask_fill(nothing.clone(), 1.0);
+        let counted = self.those_that_count(groups);
+        let of = counted.as_ref();
+        let rows = of.map(|of| of.factors.clone().reshape([tokens, 1]));
+        let probs = times(probs, rows);
         // If no expert is available, the log-sum-exp is −∞ and says nothing about the logits.
         let nothing = nothing.reshape([tokens]);
         let none = nothing.clone().narrow(0, 0, 1);
         let squares = self.logsumexp.clone().map(|logsumexp| {
             let squares = logsumexp.mask_fill(nothing, 0.0).powi_scalar(2);
-            total(squares.unsqueeze()) / tokens as f64
+            let columns = of.map(|of| of.factors.clone().unsqueeze());
+            let mean = total(times(squares.unsqueeze(), columns)) / tokens as f64;
+            times(mean, of.map(|of| of.over.clone()))
         });
-        let mean = mean_dim(probs.clone(), 0);
+        let over = of.map(|of| of.over.clone().unsqueeze());
+        let mean = times(mean_dim(probs.clone(), 0), over);
         let share = share(self.load()?.unsqueeze());
         Ok(Losses {
             switch: total(share * mean.clone()) * experts as f64,
-            gshard: self.gshard(probs, groups)?,
+            gshard: self.gshard(probs, of, groups)?,
             // One mask holds for all tokens.
             entropy: entropy_gap(mean).mask_fill(none, 0.0),
             z: squares,
         })
     }
 
-    fn gshard(&self, probs: Tensor<2>, groups: usize) -> Result<Tensor<1>, Error> {
+    /// The tokens that count, in `groups` groups; `None` where all do.
+    fn those_that_count(&self, groups: usize) -> Option<Counted> {
+        let factors = self.counts.clone()?.int().cast(FloatDType::F32);
+        let [tokens] = factors.dims();
+        let each = tokens / groups;
+        let of_groups = sum_dim(factors.clone().reshape([groups, each]), 1);
+        let count = total(factors.clone().unsqueeze());
+        Some(Counted {
+            over: count.clamp_min(1.0).recip() * tokens as f64,
+            groups: of_groups.clamp_min(1.0).recip() * each as f64,
+            factors,
+        })
+    }
+
+    fn gshard(
+        &self,
+        probs: Tensor<2>,
+        counted: Option<&Counted>,
+        groups: usize,
+    ) -> Result<Tensor<1>, Error> {
         let [tokens, experts] = probs.dims();
         let first = RouteConfig {
             top_k: 1,
@@ -119,10 +145,28 @@ impl Routing {
         };
         // Ties go to the lowest expert, as in every router; Burn's argmax promises no order.
         let first = choose(probs.clone().detach(), None, None, None, &first)?.indices;
-        let share = share(routing::load(first, experts, groups)?);
+        let share = share(routing::load(self.counted(first), experts, groups)?);
         let mean: Tensor<3> = probs.reshape([groups, tokens / groups, experts]);
         let mean = mean_dim(mean, 1).reshape([groups, experts]);
+        let mean = times(mean, counted.map(|of| of.groups.clone()));
         Ok(total(share * mean) * (experts as f64 / groups as f64))
+    }
+}
+
+/// What makes means over all tokens those over the tokens that count.
+struct Counted {
+    /// 1 for each token that counts, else 0, \[T\].
+    factors: Tensor<1>,
+    /// All tokens over those that count, \[1\].
+    over: Tensor<1>,
+    /// The tokens of a group over those of it that count, \[groups,1\].
+    groups: Tensor<2>,
+}
+
+fn times<const D: usize>(x: Tensor<D>, by: Option<Tensor<D>>) -> Tensor<D> {
+    match by {
+        Some(by) => x * by,
+        None => x,
     }
 }
 

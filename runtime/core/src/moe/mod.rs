@@ -4,6 +4,7 @@ mod blocks;
 mod check;
 mod chosen;
 mod config;
+mod dispatch;
 mod exact;
 pub mod experts;
 mod factors;

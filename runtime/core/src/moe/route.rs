@@ -87,6 +87,8 @@ pub struct Routing {
     pub logits: Tensor<2>,
     /// ln Σ exp of the available experts' logits, \[T\] f32; `None` for a router without logits.
     pub logsumexp: Option<Tensor<1>>,
+    /// True for the tokens \[T\] that count in loads and losses; `None` where all do.
+    pub counts: Option<Tensor<1, Bool>>,
 }
 
 impl Routing {
@@ -99,6 +101,7 @@ impl Routing {
             probs: floats(experts),
             logits: floats(experts),
             logsumexp: Some(Tensor::empty([0], (device, DType::F32))),
+            counts: None,
         }
     }
 
@@ -107,13 +110,41 @@ impl Routing {
         self.probs.dims()[1]
     }
 
+    /// The routing, of which only the tokens \[T\] for which `counts` is true count in loads and losses: at least one of each group.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of tokens.
+    pub fn counting(self, counts: Tensor<1, Bool>) -> Result<Self, Error> {
+        let [tokens, _] = self.probs.dims();
+        Mismatch::check("tokens that count or don't [T]", tokens, counts.dims()[0])?;
+        Ok(self.with_counts(Some(counts)))
+    }
+
+    pub(super) fn with_counts(self, counts: Option<Tensor<1, Bool>>) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// Choices \[T,K\], with E in place of those of tokens that don't count.
+    pub(super) fn counted(&self, choices: Tensor<2, Int>) -> Tensor<2, Int> {
+        let ([tokens, top_k], experts) = (choices.dims(), self.experts() as i64);
+        match &self.counts {
+            Some(counts) if tokens > 0 => {
+                let counts = counts.clone().int().reshape([tokens, 1]);
+                let others = counts.expand([tokens, top_k]).equal_elem(0);
+                choices.mask_fill(others, experts)
+            }
+            _ => choices,
+        }
+    }
+
     /// Counts the slots that chose each expert, \[E\], before any capacity limit.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't count them.
     pub fn load(&self) -> Result<Tensor<1, Int>, Error> {
         let experts = self.experts();
-        let counts = ops::routing::load(self.indices.clone(), experts, 1)?;
+        let choices = self.counted(self.indices.clone());
+        let counts = ops::routing::load(choices, experts, 1)?;
         Ok(counts.reshape([experts]))
     }
 }
@@ -185,6 +216,7 @@ pub(super) fn choose(
         probs: chosen.probs,
         logsumexp: Some(chosen.logsumexp),
         logits,
+        counts: None,
     };
     match along {
         Some(experts) => replayed(routing, experts, &problem),

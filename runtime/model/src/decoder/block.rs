@@ -2,7 +2,7 @@
 
 use burn::module::{Module, RunningState};
 use burn::nn::RmsNorm;
-use burn::tensor::Tensor;
+use burn::tensor::{Bool, Tensor};
 use moebius::moe::experts::FeedForwardExperts;
 use moebius::moe::{
     ChosenExperts, DenseBlock, Experts, MoeConfig, MoeLayer, Router, Routing, SharedExpert,
@@ -84,7 +84,8 @@ impl Block {
         keep(states.as_deref_mut(), &x);
         let before = normed(self.feed_forward_norm.as_ref(), x.clone());
         let mut then = || next.map_or(Ok(()), |next| next.expect_experts(&x));
-        let (y, routing) = self.feed_forward.forward(before, along, &mut then)?;
+        let network = &self.feed_forward;
+        let (y, routing) = network.forward(before, along, places.counts(), &mut then)?;
         let y = normed(self.feed_forward_out_norm.as_ref(), y);
         let x = x + self.scaled(y);
         keep(states, &x);
@@ -211,20 +212,23 @@ impl FeedForward {
         }
     }
 
-    /// Computes y \[T, H\] from x \[T, H\], and returns the experts that the tokens went to: those of `along`, if it is given. A mixture with
-    /// experts that aren't all on the device calls `then` once the last of them is there.
+    /// Computes y \[T, H\] from x \[T, H\], and returns the experts that the tokens went to: those of `along`, if it is given. Where some tokens
+    /// don't count, a mixture with experts on the device learns from the others alone. One with experts that aren't all there calls `then` once
+    /// the last of them is.
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
         along: Option<&ChosenExperts>,
+        counts: Option<&Tensor<1, Bool>>,
         then: &mut dyn FnMut() -> Result<(), moebius::Error>,
     ) -> Result<(Tensor<2>, Option<Routing>), Error> {
         match self {
             Self::Dense(block) => Ok((block.forward(x)?, None)),
             Self::Experts(layer) => {
-                let out = match along {
-                    Some(chosen) => layer.forward_along(x, chosen)?,
-                    None => layer.forward(x)?,
+                let out = match (along, counts) {
+                    (Some(chosen), _) => layer.forward_along(x, chosen)?,
+                    (None, Some(counts)) => layer.forward_counting(x, counts.clone())?,
+                    (None, None) => layer.forward(x)?,
                 };
                 Ok((out.y, Some(out.routing)))
             }

@@ -12,7 +12,7 @@ use crate::error::Error;
 pub struct Documents {
     /// Tokens of each document of each sequence, one after the other.
     lengths: Vec<Vec<usize>>,
-    /// Tokens of a sequence.
+    /// Tokens of a sequence, with those that fill it up.
     tokens: usize,
 }
 
@@ -24,13 +24,22 @@ impl Documents {
     pub fn new(lengths: Vec<Vec<usize>>) -> Result<Self, Error> {
         let tokens: usize = lengths.first().map_or(0, |first| first.iter().sum());
         for of in &lengths {
-            let all = of.iter().sum::<usize>();
-            Error::check(
-                all == tokens,
-                "tokens of a sequence's documents",
-                tokens,
-                all,
-            )?;
+            let (what, all) = ("tokens of a sequence's documents", of.iter().sum::<usize>());
+            Error::check(all == tokens, what, tokens, all)?;
+        }
+        Self::filled(lengths, tokens)
+    }
+
+    /// Sequences of `tokens` tokens that begin with documents with these numbers of tokens. What is left of a sequence only fills it up: no
+    /// router learns from it, and nothing of it counts in the loads and losses of a pass's routing.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for more tokens than a sequence has, and for a sequence or a document without tokens.
+    pub fn filled(lengths: Vec<Vec<usize>>, tokens: usize) -> Result<Self, Error> {
+        for of in &lengths {
+            let (what, all) = ("tokens of a sequence's documents", of.iter().sum::<usize>());
+            let expected = format!("at most {tokens}");
+            Error::check(all <= tokens, what, expected, all)?;
             let least = of.iter().copied().min().unwrap_or(0);
             Error::check(least > 0, "tokens of a document", "at least 1", least)?;
         }
@@ -42,23 +51,36 @@ impl Documents {
         self.lengths.iter().flatten().copied().max().unwrap_or(0)
     }
 
-    /// The places of the tokens, with tables on `device`.
+    /// The places of the tokens, with tables on `device`. Those that fill a sequence up are a document at its end, all at position 0, since models
+    /// may have no more positions than documents need.
     fn places(&self, device: &Device) -> Places {
         let (sequences, tokens) = (self.lengths.len(), self.tokens);
-        let documents = self.lengths.iter().flatten();
-        let positions = documents.flat_map(|&length| 0..length).collect();
-        let numbers = self.lengths.iter().flat_map(|of| {
-            let of = of.iter().enumerate();
-            of.flat_map(|(number, &length)| std::iter::repeat_n(number as i32, length))
-        });
-        let numbers = TensorData::new(numbers.collect::<Vec<i32>>(), [sequences, tokens]);
+        let shape = [sequences, tokens];
+        let (mut positions, mut numbers) = (Vec::new(), Vec::new());
+        // 1 for each token of a document, 0 for others.
+        let mut counts: Vec<i32> = Vec::new();
+        for (sequence, of) in self.lengths.iter().enumerate() {
+            for (number, &length) in of.iter().enumerate() {
+                positions.extend(0..length);
+                numbers.extend(std::iter::repeat_n(number as i32, length));
+            }
+            counts.resize(positions.len(), 1);
+            let end = (sequence + 1) * tokens;
+            positions.resize(end, 0);
+            numbers.resize(end, of.len() as i32);
+            counts.resize(end, 0);
+        }
+        let some = counts.contains(&0);
+        let counts = TensorData::new(counts, [sequences * tokens]);
+        let on = (device, DType::I32);
         Places {
             first: vec![0; sequences],
             tokens,
             longest: self.longest(),
             packed: Some(Packed {
                 positions,
-                numbers: Tensor::from_data(numbers, (device, DType::I32)),
+                numbers: Tensor::from_data(TensorData::new(numbers, shape), on),
+                counts: some.then(|| Tensor::<1, Int>::from_data(counts, on).equal_elem(1)),
             }),
         }
     }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::f64::consts::PI;
 
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use moebius::exact;
 use moebius::nn::{self, Pairs};
 use serde::Serialize;
@@ -223,6 +223,11 @@ impl Places {
         self.first.get(..count).unwrap_or_default()
     }
 
+    /// True for the tokens \[B · S\] that routers may learn from; `None` where they may from all.
+    pub(super) fn counts(&self) -> Option<&Tensor<1, Bool>> {
+        self.packed.as_ref()?.counts.as_ref()
+    }
+
     /// The number of sequences whose tokens have positions of their own, 1 where those of all are alike, and these positions, one sequence after
     /// the other.
     pub(super) fn positions(&self) -> (usize, Vec<usize>) {
@@ -242,6 +247,8 @@ pub(super) struct Packed {
     pub(super) positions: Vec<usize>,
     /// The number of each token's document in its sequence \[B, S\].
     pub(super) numbers: Tensor<2, Int>,
+    /// True for the tokens \[B · S\] of documents, where others fill sequences up.
+    pub(super) counts: Option<Tensor<1, Bool>>,
 }
 
 impl Packed {

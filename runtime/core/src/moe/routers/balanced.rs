@@ -77,6 +77,7 @@ impl Routes for DynamicRouter {
         let free = usage.clone().neg() + 1.0;
         let logits = logits + self.demand(batch.x)? * free - usage * USAGE_PENALTY;
         let routing = choose(logits, batch.mask, None, batch.along, &self.config.route)?;
+        let routing = routing.with_counts(batch.counts);
         if training {
             let load = relative_load(routing.load()?);
             let how = &self.config.follow;
@@ -167,6 +168,7 @@ impl Routes for SigmoidBiasRouter {
         let bias = value(&self.bias);
         let (mask, along) = (batch.mask.clone(), batch.along);
         let routing = choose(logits, mask, Some(bias), along, &self.config.route)?;
+        let routing = routing.with_counts(batch.counts);
         if training {
             self.update_bias(routing.load()?, batch.mask)?;
         }

@@ -70,6 +70,8 @@ pub(super) struct Batch {
     /// The tokens x \[T,H\], with T at least 1.
     pub(super) x: Tensor<2>,
     pub(super) mask: Option<Tensor<1, Bool>>,
+    /// True for the tokens \[T\] that running state follows; `None` for all.
+    pub(super) counts: Option<Tensor<1, Bool>>,
     /// The experts \[T,K\] that replace the choice of a router for which [`Router::check_chosen`] has passed them.
     pub(super) along: Option<Tensor<2, Int>>,
     /// The capacity factors \[E\], for a router that decides capacities itself.
@@ -155,6 +157,7 @@ impl Router {
         let batch = Batch {
             x,
             mask: expert_mask,
+            counts: None,
             along: None,
             factors: None,
             variant: None,
@@ -392,6 +395,7 @@ impl Routes for HashRouter {
             probs: probs.narrow(1, 0, experts),
             logits: Tensor::zeros([tokens, experts], (&device, DType::F32)),
             logsumexp: None,
+            counts: batch.counts,
         }
         .into())
     }

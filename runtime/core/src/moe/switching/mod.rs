@@ -25,10 +25,11 @@ pub use weights::{HostCodes, HostWeight};
 use super::check::Like;
 use super::chosen::ChosenExperts;
 use super::config::MoeConfig;
+use super::dispatch::RouteStage;
 use super::experts::feed_forward::{FeedForwardExperts, SharedExpert};
 use super::experts::{ExpertKind, Experts};
 use super::factors::CapacityFactors;
-use super::layer::{MoeLayer, MoeOutput, RouteStage, check_around};
+use super::layer::{MoeLayer, MoeOutput, check_around};
 use super::losses::LoadStatistics;
 use super::route::check_mask;
 use super::routers::Router;
@@ -192,6 +193,7 @@ impl SwitchedExperts {
             factors: self.layer.factors.as_ref(),
             config: &self.layer.config,
             variant: self.variant,
+            counts: None,
         };
         let along = chosen.map(|chosen| chosen.on(&device));
         let dispatched = stage.run(&x, mask, along, None)?;
