@@ -28,7 +28,7 @@ pub struct Savings {
 /// | the backward pass begins | what layers keep, and what the head computes from the logits |
 /// | it is in a layer | what layers keep or the gradients that there are, and what the layer's backward pass computes |
 /// | gradients of a batch are added | gradients, and the largest parameter's sum |
-/// | the optimizer updates | gradients or new weights, and what the largest parameter's update computes |
+/// | the optimizer updates | gradients or new weights, what the largest parameter's update computes, and two parameters' moments, if all are elsewhere between steps |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TrainMemory {
     /// The parameters, with those of an adapter.
@@ -94,7 +94,7 @@ impl TrainMemory {
             trained.saturating_add(largest),
         ];
         let of_batch = of_batch.into_iter().fold(0, u64::max).saturating_add(sum);
-        let of_update = trained.saturating_add(largest.saturating_mul(2));
+        let of_update = of_update(trained, largest, savings.offloads);
         let most = of_batch.max(of_update).saturating_add(spare);
         let weights = model.saturating_add(adapter.unwrap_or(0));
         Self {
@@ -131,6 +131,14 @@ impl TrainMemory {
         };
         fits().or_else(|refused| if release() { fits() } else { Err(refused) })
     }
+}
+
+/// The most bytes at once while the optimizer updates parameters of `trained` bytes, of which the largest has `largest`. Moments that are elsewhere
+/// between steps are on the device for two parameters: one comes, and that before leaves.
+fn of_update(trained: u64, largest: u64, offloads: bool) -> u64 {
+    let moving = largest.saturating_mul(4).min(trained.saturating_mul(2));
+    let update = trained.saturating_add(largest.saturating_mul(2));
+    update.saturating_add(if offloads { moving } else { 0 })
 }
 
 /// Bytes of so many parameters in f32.

@@ -87,6 +87,26 @@ fn few_tokens_leave_weights_gradients_and_moments() {
     assert_eq!(memory(&many, Savings::default()).peak, u64::MAX);
 }
 
+/// While the optimizer updates, the moments of two parameters are on the device wherever all are in between.
+#[test]
+fn moments_on_their_way_count() {
+    let config = TrainConfig {
+        batch: 1,
+        sequence: 1,
+        ..TrainConfig::default()
+    };
+    let [resident, offloaded] = [false, true].map(|offloads| {
+        let savings = Savings {
+            offloads,
+            ..Savings::default()
+        };
+        memory(&config, savings)
+    });
+    // The largest parameter is the first matrices of a layer's eight experts, [8, 2 · 128, 64].
+    let moving = 4 * 4 * 8 * 2 * 128 * 64;
+    assert_eq!(resident.peak - offloaded.peak, resident.moments - moving);
+}
+
 #[test]
 fn pools_give_back_what_they_keep_before_a_training_is_refused() {
     let step = TrainMemory {
