@@ -77,7 +77,8 @@ impl Opened {
         if (now.len(), now.modified().ok()) == (self.size, self.changed) {
             Ok(())
         } else {
-            Err(io::Error::other("the file has changed since it was opened"))
+            let said = "the file has changed since it was opened: open the model again";
+            Err(io::Error::other(said))
         }
     }
 }

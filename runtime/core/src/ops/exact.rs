@@ -95,7 +95,9 @@ pub(crate) fn experts(
         bias: bias.is_some(),
         ..Product::dense(given, n, k)
     };
-    check_same("rows of x", product.share * given, rows)?;
+    let whole = rows.is_multiple_of(given);
+    let expected = format_args!("a divisor of the {rows} slots");
+    Mismatch::unless(whole, "rows of x", expected, given)?;
     let operands = [Some(x.into()), Some(w.into())].into_iter();
     let indices: Option<DeviceValue> = chosen.map(|chosen| chosen.clone().into());
     let operands = operands.chain([indices, bias.map(Into::into)]);
@@ -115,7 +117,8 @@ pub fn activation(x: Tensor<2>, of: Activation, gated: bool) -> Result<Tensor<2>
         gated,
         activation: of,
     };
-    check_same("columns of gate and up", columns, activate.columns())?;
+    let whole = columns == activate.columns();
+    Mismatch::unless(whole, "columns of gate and up", "an even number", columns)?;
     if rows == 0 {
         return Ok(Tensor::empty([0, activate.inter], (&device, DType::F32)));
     }
@@ -129,7 +132,8 @@ pub fn activation(x: Tensor<2>, of: Activation, gated: bool) -> Result<Tensor<2>
 pub fn rms_norm<const D: usize>(norm: &RmsNorm, x: Tensor<D>) -> Result<Tensor<D>, Error> {
     let (shape, gamma, device) = (x.dims(), norm.gamma.val(), x.device());
     let [width] = gamma.dims();
-    check_same("last dimension of x", shape.last(), Some(&width))?;
+    let last = shape.last().copied().unwrap_or(0);
+    Mismatch::check("last dimension of x", width, last)?;
     check("x of an exact norm", &x, &device)?;
     check("factors of an exact norm", &gamma, &device)?;
     let rows = x.shape().num_elements() / width.max(1);

@@ -9,6 +9,7 @@
 
 mod attention;
 mod convert;
+mod exact;
 mod fused;
 mod host_codes;
 mod large_pages;

@@ -313,7 +313,7 @@ fn a_file_that_is_written_to_meanwhile_is_an_error() {
     let written = fs::File::options().write(true).open(&path).unwrap();
     let later = written.metadata().unwrap().modified().unwrap() + Duration::from_secs(1);
     written.set_modified(later).unwrap();
-    refused! { reader.read("x") => WeightsError::Read { .. }, "has changed since it was opened"; }
+    refused! { reader.read("x") => WeightsError::Read { .. }, "has changed since it was opened: open the model again"; }
     // Another file in its place is no change: the reader has the old one.
     let reader = Reader::open(&path).unwrap();
     write(folder.path(), "y.safetensors", &bytes);
