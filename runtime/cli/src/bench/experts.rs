@@ -25,8 +25,8 @@ pub(super) struct ExpertRun {
 }
 
 impl ExpertRun {
-    /// What runs with a median of `seconds` cost, the last of which made `moves`; `None` for a model with all experts on the device. The files are read from the disk once more, at
-    /// most 1 GiB of them.
+    /// What runs with a median of `seconds` cost, the last of which made `moves`; `None` for a model with all experts on the device. The files
+    /// are read from the disk once more, at most 1 GiB of each.
     ///
     /// # Errors
     /// [`CliError::ReadFile`] for files that can't be read.
