@@ -1,31 +1,34 @@
 //! Keys and values in pages, and attention over them: [`moebius_ops::kv_cache`].
 //!
-//! Words are read and written one by one at the places that the table gives. The tokens of a sequence are aligned so
-//! that the last one is the last query's own: then distances are those of an ordinary attention, and everything that
-//! depends on absolute positions is one mask.
+//! Words are read and written one by one at the places that the table gives. An attention reads a sequence's tokens
+//! from the first one on, and everything that depends on positions is one mask. Where a rule biases by distance, the
+//! tokens are aligned so that the last key is the last query's own: then distances are those of an ordinary attention.
 
 use super::attention::{Places, Tables, Terms, Tiling, all, by_place, forward};
 use super::quantize::{e8m0_scales, element as code_element, encode, magnitude};
 use super::values::{float, words};
 use crate::stablehlo::{Along, Builder, Reduction, Scatter, Value};
-use moebius_ops::attention::{Pattern, Problem, Rule, Rules};
+use moebius_ops::attention::{Pattern, Problem, Rule, Rules, Sizes};
 use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};
-use moebius_ops::{KvCache, Operation};
+use moebius_ops::{KvCache, Mismatch, Operation};
 use moebius_pjrt::ElementType::{self, F32, S32, U8, U32};
 use moebius_pjrt::TensorType;
 
 /// Appends the operation, whose operands were checked, and returns its results.
+///
+/// # Errors
+/// [`Mismatch`] for an attention whose mask or aligned keys would be a tensor of 2³¹ elements or more.
 pub(super) fn lower(
     b: &Builder,
     operation: &KvCache,
     inputs: &[Value],
     tiling: Tiling,
-) -> Vec<Value> {
-    match operation {
+) -> Result<Vec<Value>, Mismatch> {
+    Ok(match operation {
         KvCache::Append(append) => vec![appended(b, append, inputs)],
-        KvCache::Attend(attend) => attended(b, attend, inputs, tiling),
-    }
+        KvCache::Attend(attend) => attended(b, attend, inputs, tiling)?,
+    })
 }
 
 /// The places of tokens in the pool.
@@ -231,9 +234,15 @@ fn kept(
     }
 }
 
-fn attended(b: &Builder, attend: &Attend, inputs: &[Value], tiling: Tiling) -> Vec<Value> {
+fn attended(
+    b: &Builder,
+    attend: &Attend,
+    inputs: &[Value],
+    tiling: Tiling,
+) -> Result<Vec<Value>, Mismatch> {
     let (p, l) = (attend.attention(), attend.layout());
-    let s = *p.sizes();
+    let problem = none_seen(p)?;
+    let s = *problem.sizes();
     let signature = Operation::from(KvCache::Attend(*attend)).signature();
     let named = |name: &str| {
         let place = signature.operands.iter().position(|x| x.name == name);
@@ -248,9 +257,8 @@ fn attended(b: &Builder, attend: &Attend, inputs: &[Value], tiling: Tiling) -> V
         sinks: named("sinks"),
         ..Tables::default()
     };
-    let problem = none_seen(p);
     let (k, v);
-    if s.batch * s.queries * s.keys * l.words() == 0 {
+    if s.batch * s.queries * attend.table() * l.words() == 0 {
         let zeros = |dim| {
             let shape = [s.batch, s.kv_heads, s.keys, dim];
             b.splat(0.0, TensorType::new(shape, F32))
@@ -259,15 +267,20 @@ fn attended(b: &Builder, attend: &Attend, inputs: &[Value], tiling: Tiling) -> V
         let pairs = [s.batch, 1, s.queries, s.keys];
         tables.mask = Some(b.splat(0.0, TensorType::new(pairs, S32)));
     } else {
-        // The last key is the last query's own.
-        let first = b.add(start, (s.queries as f64) - (s.keys as f64));
+        let first = if by_distance(p) {
+            // The last key is the last query's own.
+            b.add(start, (s.queries as f64) - (s.keys as f64))
+        } else {
+            b.splat_like(0.0, start)
+        };
         let token = counted(b, first, s.keys);
         let tokens = Tokens::new(b, l, table, token);
         let [of_keys, of_values] = tokens.all(b, l);
         let flat = b.reshape(b.bitcast(words(b, pool), S32), &[l.words()]);
         k = kept(b, l, flat, of_keys, true);
         v = kept(b, l, flat, of_values, false);
-        tables.mask = Some(mask(b, p, [start, end], (token, tokens.there)));
+        let at = (token, tokens.there);
+        tables.mask = Some(mask(b, p, [start, end], at));
     }
     let q = b.convert(q, F32);
     let terms = Terms::new(&problem, tables);
@@ -278,20 +291,32 @@ fn attended(b: &Builder, attend: &Attend, inputs: &[Value], tiling: Tiling) -> V
     let there = |x: Value| b.broadcast(there, &b.shape(x), &[0, 2]);
     let o = b.convert(b.select(there(o), o, 0.0), element);
     let lse = b.select(there(lse), lse, f64::from(f32::MIN));
-    vec![o, lse]
+    Ok(vec![o, lse])
+}
+
+/// Whether a rule biases scores by the distance of a key from its query.
+fn by_distance(p: &Problem) -> bool {
+    p.rules().has(Rule::Alibi) || p.rules().relative().is_some()
 }
 
 /// The attention in f32, with one mask in place of the rules that hide pairs.
-fn none_seen(p: &Problem) -> Problem {
+///
+/// Keys that are aligned with the last query are `queries − 1` more than the table has room for: the last row of
+/// queries may lie beyond the room, and the first tokens of the sequence are keys all the same.
+fn none_seen(p: &Problem) -> Result<Problem, Mismatch> {
+    let s = *p.sizes();
+    let mut keys = s.keys;
+    if by_distance(p) {
+        keys += s.queries.saturating_sub(1);
+    }
     let changes = |rule: &Rule| matches!(rule, Rule::Alibi | Rule::Softcap(_) | Rule::Relative(_));
     let mask = Rule::Mask(Pattern {
         batch: true,
         heads: false,
     });
-    let rules = Rules::new(p.rules().iter().filter(changes).chain([mask]));
-    let problem = rules.and_then(|rules| p.with_rules(rules));
-    let problem = problem.unwrap_or_else(|e| unreachable!("fewer rules and a mask: {e}"));
-    problem.with_element(moebius_ops::Element::F32)
+    let rules = Rules::new(p.rules().iter().filter(changes).chain([mask]))?;
+    let problem = p.with_sizes(Sizes { keys, ..s })?.with_rules(rules)?;
+    Ok(problem.with_element(moebius_ops::Element::F32))
 }
 
 /// The tokens that each query sees, \[B, 1, Sq, Skv\].
@@ -302,7 +327,8 @@ fn mask(
     (token, there): (Value, Value),
 ) -> Value {
     let s = p.sizes();
-    let shape = [s.batch, s.queries, s.keys];
+    let keys = b.shape(token)[1];
+    let shape = [s.batch, s.queries, keys];
     let query = b.broadcast(counted(b, start, s.queries), &shape, &[0, 1]);
     let key = b.broadcast(token, &shape, &[0, 2]);
     let at = Places {
@@ -315,5 +341,5 @@ fn mask(
     seen.extend(p.rules().iter().filter_map(|rule| by_place(b, rule, &at)));
     let seen = all(b, &seen).unwrap_or(before);
     let seen = b.convert(seen, U32);
-    b.reshape(b.bitcast(seen, S32), &[s.batch, 1, s.queries, s.keys])
+    b.reshape(b.bitcast(seen, S32), &[s.batch, 1, s.queries, keys])
 }

@@ -216,7 +216,7 @@ pub fn lower_tiled(
         Operation::Experts(operation) => experts::lower(b, operation, inputs),
         Operation::SegmentAttention(operation) => segment_attention::lower(b, operation, inputs),
         Operation::Attention(operation) => attention::lower(b, operation, inputs, tiling),
-        Operation::KvCache(operation) => kv_cache::lower(b, operation, inputs, tiling),
+        Operation::KvCache(operation) => kv_cache::lower(b, operation, inputs, tiling)?,
         Operation::Exact(_) => return Err(CallError::NotLowered(operation.signature().name)),
     };
     let signature = operation.signature();
