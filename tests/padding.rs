@@ -5,7 +5,12 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use moebius::moe::{Activation, MoeConfig};
 use moebius::pad::Buckets;
+use moebius_engine::{
+    Draw, Engine, EngineOptions, Event, Generation, History, Limits, PAGE, RequestId, Sampling,
+    SamplingOptions,
+};
 use moebius_model::DecoderConfig;
+use moebius_model::decoder::Model;
 use moebius_ops::Element;
 use moebius_pjrt::Platform;
 use moebius_tests::data::Rng;
@@ -13,6 +18,7 @@ use moebius_tests::elements::{exact, floats};
 use moebius_tests::gradients::filled;
 use moebius_tests::tolerance::{assert_close, rel_l2};
 use moebius_xla::activity;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const LONGEST: usize = 256;
@@ -28,9 +34,13 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The number of programs that the device has compiled.
+fn compiled() -> u64 {
+    activity(Platform::Cpu, 0).unwrap().compiled
+}
+
 /// Runs `padded` with a thousand random lengths, checks what that takes, and gives the first few lengths and results to `compare`.
 fn a_thousand(padded: impl Fn(usize, &Buckets) -> Vec<f32>, compare: impl Fn(usize, Vec<f32>)) {
-    let compiled = || activity(Platform::Cpu, 0).unwrap().compiled;
     let buckets = Buckets::new(1..=LONGEST, WASTE, PROGRAMS).unwrap();
     let mut rng = Rng::new(5);
     let lengths: Vec<usize> = (0..1000).map(|_| 1 + rng.below(LONGEST)).collect();
@@ -40,16 +50,21 @@ fn a_thousand(padded: impl Fn(usize, &Buckets) -> Vec<f32>, compare: impl Fn(usi
     let programs = compiled() - before;
     let sizes = lengths.iter().map(|&length| buckets.size(length).unwrap());
     let (computed, given) = (sizes.sum::<usize>(), lengths.iter().sum::<usize>());
-    let waste = (computed - given) as f64 / given as f64;
+    check(programs, computed - given, given);
+    for (&length, found) in lengths.iter().zip(found.drain(..6)) {
+        compare(length, found);
+    }
+}
+
+/// Checks the number of programs, and of rows that fill up beside those that were given.
+fn check(programs: u64, filled: usize, given: usize) {
+    let waste = filled as f64 / given as f64;
     println!(
         "{programs} programs, {:.1} % for what fills up",
         100.0 * waste
     );
     assert!((programs as usize) <= PROGRAMS, "{programs} programs");
     assert!(waste <= WASTE, "{waste}");
-    for (&length, found) in lengths.iter().zip(found.drain(..6)) {
-        compare(length, found);
-    }
 }
 
 fn xla() -> Device {
@@ -84,11 +99,8 @@ fn experts_keep_every_bit() {
     );
 }
 
-/// Projections and attention sum in an order that XLA chooses for each shape.
-#[test]
-fn a_decoder_agrees_to_rounding() {
-    let _alone = alone();
-    let device = xla();
+/// A decoder with learned positions.
+fn decoder(device: &Device) -> Model {
     let sizes = DecoderConfig {
         hidden: HIDDEN,
         heads: 2,
@@ -98,7 +110,15 @@ fn a_decoder_agrees_to_rounding() {
         inter: 16,
         top_k: 2,
     };
-    let model = sizes.init(1, &device).unwrap();
+    sizes.init(1, device).unwrap()
+}
+
+/// Projections and attention sum in an order that XLA chooses for each shape.
+#[test]
+fn a_decoder_agrees_to_rounding() {
+    let _alone = alone();
+    let device = xla();
+    let model = decoder(&device);
     let mut rng = Rng::new(9);
     let ids: Vec<u32> = (0..LONGEST).map(|_| rng.below(256) as u32).collect();
     a_thousand(
@@ -112,4 +132,81 @@ fn a_decoder_agrees_to_rounding() {
             assert_close(&what, &found, &exact(&want), rel_l2(Element::F32));
         },
     );
+}
+
+/// Tokens that are generated after each prompt of an engine.
+const NEW: usize = 3;
+
+/// The largest difference of log-probabilities: sums are in the order of each shape.
+const APART: f32 = 1e-5;
+
+/// The likeliest tokens, and how likely they are.
+fn likeliest() -> Sampling {
+    let options = SamplingOptions {
+        temperature: 0.0,
+        logprobs: Some(1),
+        ..SamplingOptions::default()
+    };
+    Sampling::new(options).unwrap()
+}
+
+/// Checks tokens after a prompt against passes over each text by itself, without a cache.
+fn assert_drawn(model: &Model, prompt: &[u32], draws: &[Draw], device: &Device) {
+    let (mut text, mut history) = (prompt.to_vec(), History::new(prompt));
+    assert_eq!(draws.len(), NEW);
+    for (place, got) in draws.iter().enumerate() {
+        let logits = model.last_logits(&text, device).unwrap();
+        let want = likeliest().sample(&logits, &history, place as u64).unwrap();
+        let what = format!("token {place} after {} tokens", prompt.len());
+        assert_eq!(got.id, want.id, "{what}");
+        let [likely, as_likely] = [got, &want].map(|draw| draw.logprobs.as_ref().unwrap().chosen);
+        assert!((likely - as_likely).abs() <= APART, "{what}");
+        history.push(got.id);
+        text.push(got.id);
+    }
+}
+
+/// An engine on XLA fills its calls up by itself: prompts of a thousand random lengths, four requests at a time.
+#[test]
+fn an_engine_needs_few_programs() {
+    let _alone = alone();
+    let device = xla();
+    let model = decoder(&device);
+    let limits = Limits {
+        longest: LONGEST,
+        ..Limits::new(5 * LONGEST / PAGE, LONGEST, 4)
+    };
+    let options = EngineOptions::new(limits).reserved();
+    let mut engine = Engine::new(model.clone(), options, &device).unwrap();
+    let mut rng = Rng::new(7);
+    let mut prompt = || {
+        let length = 1 + rng.below(LONGEST - NEW);
+        let ids = (0..length).map(|_| rng.below(256) as u32);
+        ids.collect::<Vec<u32>>()
+    };
+    let prompts: Vec<Vec<u32>> = (0..1000).map(|_| prompt()).collect();
+    for prompt in &prompts {
+        let request = Generation::new(prompt.clone(), NEW).with_sampling(likeliest());
+        engine.add(request).unwrap();
+    }
+    let before = compiled();
+    let mut draws = BTreeMap::<RequestId, Vec<Draw>>::new();
+    let (mut given, mut filled) = (0, 0);
+    while !engine.is_idle() {
+        for (id, event) in engine.step().unwrap() {
+            if let Event::Token(draw) = event {
+                draws.entry(id).or_default().push(draw);
+            }
+        }
+        given += engine.last_step().tokens;
+        filled += engine.last_step().filled;
+    }
+    let programs = compiled() - before;
+    // The last token of each answer is never computed.
+    let asked: usize = prompts.iter().map(|prompt| prompt.len() + NEW - 1).sum();
+    assert_eq!(given, asked, "what fills up isn't counted");
+    check(programs, filled, given);
+    for (prompt, draws) in prompts.iter().zip(draws.values()).take(6) {
+        assert_drawn(&model, prompt, draws, &device);
+    }
 }

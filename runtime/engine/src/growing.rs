@@ -2,11 +2,13 @@
 
 use burn::tensor::Device;
 use moebius::attention::{CacheFormat, Pages};
+use moebius::pad;
 use moebius_model::NoRoom;
 use moebius_model::decoder::{Cache, ModelSpec};
 
 use crate::pages::PAGE;
 use crate::schedule::Limits;
+use crate::shapes;
 
 /// A cache that begins small, and doubles when tokens need more pages.
 #[derive(Debug)]
@@ -28,6 +30,10 @@ impl GrowingCache {
     ) -> Result<Self, moebius_model::Error> {
         let pages = Pages::paged(0, first, longest(&limits, first))?;
         let cache = Cache::new(spec, pages, format, device)?.up_to(limits.longest);
+        if pad::is_needed(device) {
+            // Keeps the making out of the program of the first call.
+            shapes::end(device)?;
+        }
         Ok(Self { cache, limits })
     }
 

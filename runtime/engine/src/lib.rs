@@ -50,6 +50,7 @@ mod growing;
 mod pages;
 mod sampler;
 mod schedule;
+mod shapes;
 mod speculative;
 
 pub use constraint::{Allowed, Constraint, ConstraintError};

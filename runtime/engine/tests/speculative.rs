@@ -40,6 +40,14 @@ enum By {
     Other(&'static str),
 }
 
+/// Limits with which calls are filled up to few shapes.
+const FILLED: Limits = Limits {
+    pages: 64,
+    batch_tokens: 23,
+    running: 5,
+    longest: 1024,
+};
+
 /// An engine whose cache begins with one page.
 fn engine(model: &Model, limits: Limits, by: By) -> Engine {
     let options = EngineOptions {
@@ -47,6 +55,9 @@ fn engine(model: &Model, limits: Limits, by: By) -> Engine {
         ..EngineOptions::new(limits)
     };
     let mut engine = Engine::new(model.clone(), options, &Device::flex()).unwrap();
+    if limits == FILLED {
+        engine.fill_up().unwrap();
+    }
     match by {
         By::Nobody => {}
         By::Ngrams => {
@@ -112,11 +123,13 @@ fn company_pieces_hits_and_preemption_change_no_bit() {
         let want: Vec<Vec<Draw>> = want.collect();
         for by in [By::Ngrams, By::Equal(1), By::Equal(4), By::Other(foreign)] {
             let mut proposals = Proposals::default();
-            // Limits with room for all requests, with prompts in pieces, and with so few pages that requests are preempted.
+            // Limits with room for all requests, with prompts in pieces, with so few pages that requests are preempted, and with calls that are
+            // filled up.
             for limits in [
                 Limits::new(64, 256, 8),
                 Limits::new(64, 7, 5),
                 Limits::new(4, 16, 4),
+                FILLED,
             ] {
                 let mut engine = engine(&model, limits, by);
                 for turn in 0..2 {

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use folders::folders;
 use half::bf16;
-use moebius::attention::{CacheFormat, Pages};
+use moebius::attention::{CacheFormat, Pages, Span};
 use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer, ScaleRule};
+use moebius::moe::{Router, Routing};
 use moebius::pad::Buckets;
-use moebius_model::decoder::{Cache, Model, Projections, Slot, Values};
+use moebius_model::decoder::{Cache, FeedForward, Model, Projections, Slot, Values};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 use moebius_weights::{Dtype, ReadAt, Reader, TensorSpec, Writer};
 
@@ -477,4 +478,120 @@ fn filling_up_changes_no_bit() {
         }
         assert!(model.last_logits_padded(&[], &buckets, &device).is_err());
     }
+}
+
+/// Steps of two sequences over pages of one pool: the sequence, and the range of its new tokens. The first page of the pool, in which rows
+/// without a token could be taken for tokens, is the first sequence's.
+const PAGES: [&[u32]; 2] = [&[0, 3], &[2]];
+const STEPS: [&[(usize, [usize; 2])]; 4] = [
+    &[(0, [0, 19])],
+    &[(1, [0, 5])],
+    &[(0, [19, 20]), (1, [5, 6])],
+    &[(0, [20, 22]), (1, [6, 8])],
+];
+
+/// What the steps are filled up to: sequences, and tokens of each.
+const SHAPES: [[usize; 2]; 4] = [[1, 24], [3, 8], [4, 1], [2, 5]];
+
+fn spans(step: &[(usize, [usize; 2])]) -> Vec<Span<'static>> {
+    let span = |&(of, [start, end]): &(usize, [usize; 2])| Span {
+        pages: &PAGES[of][..end.div_ceil(16)],
+        start,
+        end,
+    };
+    step.iter().map(span).collect()
+}
+
+/// The experts of each row \[rows, K\], for every layer that has experts, and their number.
+fn experts(routing: Vec<Routing>) -> Vec<(Vec<Vec<usize>>, usize)> {
+    let of = |of: Routing| {
+        let ([_, top_k], experts) = (of.indices.dims(), of.experts());
+        let indices: Vec<u32> = of.indices.into_data().iter().collect();
+        let rows = indices.chunks(top_k);
+        let row = |row: &[u32]| row.iter().map(|&expert| expert as usize).collect();
+        (rows.map(row).collect(), experts)
+    };
+    routing.into_iter().map(of).collect()
+}
+
+/// Rows that fill a step up change no bit of its tokens' logits and of later ones, and go to no expert, in any family.
+#[test]
+fn filling_up_a_step_changes_no_bit() {
+    let device = Device::flex();
+    for folder in cached() {
+        let (model, tokens, name) = (load(&folder, &device), tokens(&folder), folder.display());
+        let empty = || cache(&model, Pages::paged(0, 4, ROOM).unwrap(), &device);
+        let (mut plain, mut filled) = (empty(), empty());
+        for (step, [rows, length]) in STEPS.into_iter().zip(SHAPES) {
+            let spans = spans(step);
+            let count = spans[0].end - spans[0].start;
+            let own = spans.iter().flat_map(|of| &tokens[of.start..of.end]);
+            let own: Vec<i32> = own.copied().collect();
+            let mut all = vec![3; rows * length];
+            for (row, own) in all.chunks_mut(length).zip(own.chunks(count)) {
+                row[..count].copy_from_slice(own);
+            }
+            let last = count.min(2);
+            let own = ids(&own, spans.len(), &device);
+            let want = model.last_few_of(own, last, &spans, &mut plain).unwrap();
+            let all = ids(&all, rows, &device);
+            let got = model.last_few_of_padded(all, last, &spans, &mut filled);
+            let got = got.unwrap();
+            let logits = bits(got.logits);
+            assert_eq!(logits[..spans.len() * last], bits(want.logits), "{name}");
+            let routing = experts(got.routing).into_iter().zip(experts(want.routing));
+            for ((got, number), (want, _)) in routing {
+                for (row, got) in got.iter().enumerate() {
+                    let (sequence, at) = (row / length, row % length);
+                    if sequence < spans.len() && at < count {
+                        assert_eq!(*got, want[sequence * count + at], "{name}, row {row}");
+                    } else {
+                        assert!(got.iter().all(|&of| of == number), "{name}, row {row}");
+                    }
+                }
+            }
+        }
+        let one = || ids(&tokens[..1], 1, &device);
+        let refused = |spans: &[Span<'_>], last, cache: &mut Cache| {
+            model.last_few_of_padded(one(), last, spans, cache).is_err()
+        };
+        assert!(refused(&[], 1, &mut filled));
+        assert!(refused(&spans(STEPS[2]), 1, &mut filled));
+        assert!(refused(&spans(STEPS[0]), 1, &mut filled));
+        assert!(refused(&spans(&[(1, [8, 8])]), 1, &mut filled));
+        assert!(refused(&spans(&[(1, [8, 9])]), 2, &mut filled));
+    }
+}
+
+/// On a device that records gradients a pass trains routers that balance themselves; one that is filled up trains none.
+#[test]
+fn filling_up_trains_no_router() {
+    let device = Device::flex().autodiff();
+    let folder = named("decoder_deepseek_v3");
+    let (model, tokens) = (load(&folder, &device), tokens(&folder));
+    let biases = || {
+        let bias = |of: &FeedForward| match of {
+            FeedForward::Experts(layer) => match &layer.router {
+                Router::SigmoidBias(router) => Some(router.bias.value().into_data()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let layers = model.blocks.iter().map(|block| &block.feed_forward);
+        layers.filter_map(bias).collect::<Vec<TensorData>>()
+    };
+    let before = biases();
+    assert!(!before.is_empty());
+    let buckets = Buckets::doubling(8, 64).unwrap();
+    let text: Vec<u32> = tokens[..20].iter().map(|&id| id as u32).collect();
+    model.last_logits_padded(&text, &buckets, &device).unwrap();
+    let pages = Pages::paged(0, 4, ROOM).unwrap();
+    let mut cache = cache(&model, pages, &Device::flex());
+    let mut row = tokens[..19].to_vec();
+    row.resize(24, 0);
+    let step = model.last_few_of_padded(ids(&row, 1, &device), 1, &spans(STEPS[0]), &mut cache);
+    step.unwrap();
+    assert_eq!(biases(), before);
+    model.last_logits(&text, &device).unwrap();
+    assert_ne!(biases(), before, "an ordinary pass trains them");
 }

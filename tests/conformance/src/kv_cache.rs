@@ -24,6 +24,8 @@ struct Case {
     /// The largest number of tokens of a sequence.
     longest: usize,
     paged: bool,
+    /// Rows of each step beside those of its longest sequence.
+    filled: usize,
     /// New tokens of each sequence, for each step.
     steps: Vec<Vec<usize>>,
 }
@@ -56,6 +58,7 @@ impl Case {
             sinks: false,
             longest: 96,
             paged: true,
+            filled: 0,
             steps: steps.iter().map(|step| step.to_vec()).collect(),
         }
     }
@@ -172,6 +175,8 @@ impl Case {
     ) -> Result<Vec<Row>, Error> {
         let starts = pages.lengths().to_vec();
         let step = pages.extend(tokens, device)?;
+        let rows = step.tokens() + self.filled;
+        let step = step.filled_up_to(rows)?;
         let ends = pages.lengths().iter();
         let spans: Vec<[usize; 2]> = starts.into_iter().zip(ends).map(|(s, e)| [s, *e]).collect();
         let put = |of| self.put(of, &spans, step.tokens(), device);
@@ -401,7 +406,7 @@ fn assert_same(what: &str, target: &Target, [one, other]: [&Case; 2]) -> Result<
     Ok(())
 }
 
-/// Checks that appending token by token, in pieces, or all at once gives the same bits.
+/// Checks that appending token by token, in pieces, with rows that fill pieces up, or all at once gives the same bits.
 pub(crate) fn steps_are_the_whole(target: &Target) -> Result<(), Error> {
     let case = |steps: &[&[usize]]| Case {
         longest: 320,
@@ -412,6 +417,11 @@ pub(crate) fn steps_are_the_whole(target: &Target) -> Result<(), Error> {
     let mut tokens = vec![&[270_usize][..]];
     tokens.extend([&[1_usize][..]; 30]);
     assert_same("in pieces", target, [&whole, &pieces])?;
+    let filled = Case {
+        filled: 27,
+        ..pieces
+    };
+    assert_same("in pieces that are filled up", target, [&whole, &filled])?;
     assert_same("a token at a time", target, [&whole, &case(&tokens)])
 }
 

@@ -44,6 +44,8 @@ pub struct Step {
     pool: [usize; 2],
     /// The pages of each sequence on the host, and the range of its new tokens.
     sequences: Vec<(Vec<u32>, [usize; 2])>,
+    /// The number of rows for the new tokens of each sequence.
+    tokens: usize,
 }
 
 /// A sequence whose pages the caller assigns, with the range of its new tokens.
@@ -58,11 +60,20 @@ pub struct Span<'a> {
 }
 
 impl Step {
-    /// The largest number of new tokens of a sequence: T of k and v, and Sq of q. The new tokens of a shorter sequence come first in its
-    /// rows, and the rows after them aren't read.
+    /// The largest number of new tokens of a sequence, or what [`filled_up_to`](Self::filled_up_to) made of it: T of k and v, and Sq of q. The
+    /// new tokens of a shorter sequence come first in its rows, and the rows after them aren't read.
     pub fn tokens(&self) -> usize {
-        let tokens = self.sequences().map(|span| span.end - span.start);
-        tokens.max().unwrap_or(0)
+        self.tokens
+    }
+
+    /// This step with `tokens` rows for each sequence.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for fewer rows than a sequence has new tokens.
+    pub fn filled_up_to(self, tokens: usize) -> Result<Self, Error> {
+        let expected = format_args!("at least {}", self.tokens);
+        Mismatch::unless(tokens >= self.tokens, "rows of a step", expected, tokens)?;
+        Ok(Self { tokens, ..self })
     }
 
     /// The pages of each sequence and the range of its new tokens, for what a program caches beside keys and values.
@@ -221,6 +232,8 @@ impl Pages {
             (0..self.most).map(page).collect::<Vec<_>>()
         };
         let table: Vec<i32> = sequences.iter().flat_map(row).collect();
+        let tokens = sequences.iter().map(|(_, [start, end])| end - start);
+        let tokens = tokens.max().unwrap_or(0);
         let spans = sequences.iter().flat_map(|(_, span)| *span);
         let spans = spans.map(|token| token as i32).collect();
         let words = |words: Vec<i32>, columns: usize| {
@@ -232,6 +245,7 @@ impl Pages {
             spans: words(spans, 2),
             pool: [self.pages, self.page],
             sequences,
+            tokens,
         }
     }
 

@@ -1,6 +1,9 @@
 //! A step that has been queued on the device.
 
+use std::ops::Range;
+
 use burn::tensor::{Int, Tensor, TensorData, Transaction};
+use moebius::pad::last_rows;
 use moebius_ops::Mismatch;
 
 use super::StepSummary;
@@ -16,16 +19,25 @@ pub struct Launched {
 /// Output of one call of the model.
 #[derive(Debug)]
 pub(super) struct Computed {
-    /// Indices of the parts of the step that were computed.
-    pub(super) parts: Vec<usize>,
-    /// New tokens of each part.
-    pub(super) tokens: usize,
-    /// Number of the last tokens of each part that have logits.
+    /// What was computed of parts of the step, one of each.
+    pub(super) pieces: Vec<Piece>,
+    /// Numbers of sequences and of tokens of each: those of the pieces, or more where the call was filled up.
+    pub(super) shape: [usize; 2],
+    /// Number of the last tokens of each piece that have logits.
     pub(super) last: usize,
-    /// Logits \[parts, last, V\], if any of the parts chooses a token.
+    /// Logits \[sequences, last, V\], if any of the pieces chooses a token.
     pub(super) logits: Option<Tensor<3>>,
-    /// Experts of the tokens \[parts · tokens, K\], for every layer that has experts.
+    /// Experts of the tokens \[sequences · tokens, K\], for every layer that has experts.
     pub(super) experts: Vec<Tensor<2, Int>>,
+}
+
+/// Tokens of one part of a step.
+#[derive(Debug)]
+pub(super) struct Piece {
+    /// Index of the part.
+    pub(super) part: usize,
+    /// Positions of the tokens in their sequence.
+    pub(super) positions: Range<usize>,
 }
 
 /// The experts that computed logits from which one of a request's next tokens is chosen.
@@ -64,6 +76,7 @@ impl Launched {
         let tokens = self.step.work.iter().map(|work| work.positions.len());
         StepSummary {
             tokens: tokens.sum(),
+            filled: self.computed.iter().map(Computed::filled).sum(),
             began: self.step.admitted.clone(),
         }
     }
@@ -93,16 +106,17 @@ impl Launched {
             let data: Vec<&TensorData> = read.by_ref().take(of.experts.len()).collect();
             let layers = of.experts.iter().zip(data).map(|(tensor, data)| {
                 let [_, top_k] = tensor.dims();
-                rows(data, [of.parts.len() * of.last, top_k])
+                rows(data, [of.experts_read(), top_k])
             });
             let layers = layers.collect::<Result<Vec<Vec<Vec<u32>>>, _>>()?;
-            for (number, part) in of.parts.iter().enumerate() {
-                let work = &self.step.work[*part];
-                let all_rows = number * of.last..(number + 1) * of.last;
-                for row in all_rows.skip(of.first_row(work)) {
-                    let layers = layers.iter().map(|rows| rows[row].clone()).collect();
+            let numbers = of.rows_read();
+            for (piece, numbers) in of.pieces.iter().zip(numbers.chunks(of.last)) {
+                let work = &self.step.work[piece.part];
+                for &row in &numbers[of.first_row(work)..] {
+                    let of_layer = |rows: &Vec<Vec<u32>>| rows[row as usize].clone();
+                    let layers = layers.iter().map(of_layer).collect();
                     let request = work.request;
-                    all.push((*part, Experts { request, layers }));
+                    all.push((piece.part, Experts { request, layers }));
                 }
             }
         }
@@ -119,8 +133,8 @@ impl Launched {
         Mismatch::unless(enough, "tensors that were read", count, read.len())?;
         for (of, data) in self.choosing().zip(read) {
             let vocabulary = of.logits.as_ref().map_or(0, |logits| logits.dims()[2]);
-            let mut rows = rows(data, [of.parts.len() * of.last, vocabulary])?.into_iter();
-            for part in &of.parts {
+            let mut rows = rows(data, [of.shape[0] * of.last, vocabulary])?.into_iter();
+            for Piece { part, .. } in &of.pieces {
                 let own = rows.by_ref().take(of.last);
                 let own = own.skip(of.first_row(&self.step.work[*part]));
                 all[*part] = own.collect();
@@ -143,16 +157,42 @@ impl Computed {
         }
     }
 
-    /// The experts \[parts · last, K\] of the last tokens of each part, for every layer that has experts.
+    /// Number of rows that belong to no token.
+    fn filled(&self) -> usize {
+        let tokens: usize = self.pieces.iter().map(|of| of.positions.len()).sum();
+        self.shape[0] * self.shape[1] - tokens
+    }
+
+    /// The experts of the last tokens of each piece \[pieces · last, K\], for every layer that has experts; those of all rows
+    /// \[sequences · tokens, K\] of a call that was filled up, as where its tokens end is no part of its program.
     fn last_experts(&self) -> impl Iterator<Item = Tensor<2, Int>> {
-        self.experts.iter().map(|experts| {
+        let [sequences, tokens] = self.shape;
+        self.experts.iter().map(move |experts| {
+            if self.filled() > 0 {
+                return experts.clone();
+            }
             let [_, top_k] = experts.dims();
-            let all = experts
-                .clone()
-                .reshape([self.parts.len(), self.tokens, top_k]);
-            let last = all.narrow(1, self.tokens - self.last, self.last);
-            last.reshape([self.parts.len() * self.last, top_k])
+            let all = experts.clone().reshape([sequences, tokens, top_k]);
+            let last = all.narrow(1, tokens - self.last, self.last);
+            last.reshape([sequences * self.last, top_k])
         })
+    }
+
+    /// Number of rows of [`Self::last_experts`].
+    fn experts_read(&self) -> usize {
+        let [sequences, tokens] = self.shape;
+        sequences * if self.filled() > 0 { tokens } else { self.last }
+    }
+
+    /// Numbers of the rows of [`Self::last_experts`] that belong to the last tokens of each piece, `last` for each.
+    fn rows_read(&self) -> Vec<i32> {
+        let of = |piece: &Piece| match self.filled() {
+            0 => self.last,
+            _ => piece.positions.len(),
+        };
+        let counts: Vec<usize> = self.pieces.iter().map(of).collect();
+        let tokens = self.experts_read() / self.shape[0].max(1);
+        last_rows(&counts, tokens, self.last)
     }
 }
 

@@ -1,5 +1,6 @@
 //! An engine that answers many requests at once, on the caller's thread.
 
+mod calls;
 mod launched;
 mod options;
 mod proposing;
@@ -8,21 +9,22 @@ mod recording;
 pub use launched::{Experts, Launched};
 pub use options::EngineOptions;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
-use moebius::attention::{CacheFormat, Span};
-use moebius_model::decoder::{Logits, Model};
+use burn::tensor::{Device, TensorData};
+use moebius::attention::CacheFormat;
+use moebius_model::decoder::Model;
 use moebius_model::{ExpertLoad, LayerTokens, NoRoom};
 use moebius_ops::Mismatch;
 use tracing::trace_span;
 
 use crate::constraint::Constraint;
 use crate::growing::GrowingCache;
-use crate::pages::PAGE;
-use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Step, Work};
+use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Step};
+use crate::shapes::Shapes;
 use crate::speculative::{Proposals, Proposer};
 use crate::{Counts, Draw, History, Refused, SampleError, Sampling, StepError, Usage};
+use calls::calls;
 use launched::Computed;
 use recording::Recorder;
 
@@ -98,6 +100,8 @@ pub struct Queue {
 pub struct StepSummary {
     /// Tokens that were computed, of prompts and of answers.
     pub tokens: usize,
+    /// Rows beside those of tokens, computed to fill calls of the model up ([`Engine::fill_up`]).
+    pub filled: usize,
     /// Requests that began in the step, or began again after they gave up their pages.
     pub began: Vec<RequestId>,
 }
@@ -148,6 +152,8 @@ pub struct Engine {
     /// The way to propose tokens, if any are proposed.
     proposer: Option<Proposer>,
     proposals: Proposals,
+    /// Shapes that calls of the model are filled up to, if they are.
+    shapes: Option<Shapes>,
     /// Summary of the last finished step.
     last: StepSummary,
 }
@@ -191,6 +197,7 @@ impl Engine {
         let limits = options.limits;
         let first = (options.format, options.first());
         Ok(Self {
+            shapes: Shapes::of(&model, &limits, device)?,
             cache: GrowingCache::new(model.spec(), limits, first, device)?,
             device: device.clone(),
             scheduler: Scheduler::new(limits)?,
@@ -301,7 +308,11 @@ impl Engine {
         let expected = format_args!("1 to {}", self.limits.longest);
         Mismatch::unless(fits, "tokens before the logits", expected, tokens.len())?;
         self.check_tokens(tokens)?;
-        Ok(self.model.last_logits(tokens, &self.device)?)
+        let (model, device) = (&self.model, &self.device);
+        Ok(match &self.shapes {
+            Some(shapes) => model.last_logits_padded(tokens, shapes.whole(), device)?,
+            None => model.last_logits(tokens, device)?,
+        })
     }
 
     /// Checks that tokens are in the vocabulary.
@@ -391,13 +402,14 @@ impl Engine {
         if step.work.is_empty() && self.ended.is_empty() {
             return Ok(None);
         }
-        if let Err(error) = self.propose(&mut step) {
+        let proposed = self.propose(&mut step);
+        let calls = proposed.and_then(|()| calls(&step.work, self.shapes.as_ref()));
+        let calls = calls.inspect_err(|_| {
             self.scheduler.abandon();
-            return Err(error);
-        }
+        })?;
         let mut all = Vec::new();
-        for parts in groups(&step.work) {
-            let computed = self.compute(&step.work, parts);
+        for call in calls {
+            let computed = self.compute(&step.work, call);
             let computed = computed.and_then(|computed| then(&computed).map(|()| computed));
             match computed {
                 Ok(computed) => all.push(computed),
@@ -519,40 +531,6 @@ impl Engine {
         }
         token
     }
-
-    /// Queues the parts of a step that have the same number of tokens on the device.
-    fn compute(&mut self, work: &[Work], parts: Vec<usize>) -> Result<Computed, EngineError> {
-        let works: Vec<&Work> = parts.iter().map(|at| &work[*at]).collect();
-        let tokens = works.iter().flat_map(|work| &work.tokens);
-        let tokens: Vec<i32> = tokens.map(|token| *token as i32).collect();
-        let shape = [works.len(), tokens.len() / works.len()];
-        let _span = trace_span!("batch", sequences = shape[0], tokens = shape[1]).entered();
-        let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens, shape), &self.device);
-        let spans = works.iter().map(|work| Span {
-            pages: &work.pages[..work.positions.end.div_ceil(PAGE)],
-            start: work.positions.start,
-            end: work.positions.end,
-        });
-        let spans: Vec<Span<'_>> = spans.collect();
-        // Pieces that end before the prompt's last token choose no token.
-        let choosing = works.iter().filter(|work| work.samples.is_some());
-        let last = choosing.map(|work| 1 + work.proposed).max();
-        let cache = self.cache.now_mut();
-        let computed = self
-            .model
-            .last_few_of(tokens, last.unwrap_or(1), &spans, cache)?;
-        let Logits { logits, routing } = computed;
-        if let Some(experts) = &mut self.experts {
-            experts.add(&routing)?;
-        }
-        Ok(Computed {
-            parts,
-            tokens: shape[1],
-            last: last.unwrap_or(1),
-            logits: last.map(|_| logits),
-            experts: routing.into_iter().map(|of| of.indices).collect(),
-        })
-    }
 }
 
 /// Error of an engine.
@@ -574,14 +552,4 @@ pub enum EngineError {
     /// A device failed during a computation.
     #[error("the device failed: {0}")]
     Device(String),
-}
-
-/// Groups the parts of a step by their number of new tokens, with proposed ones: all parts with one token form one call of the model, while
-/// pieces of prompts are mostly alone. Grouping doesn't change a token's bits.
-fn groups(work: &[Work]) -> Vec<Vec<usize>> {
-    let mut by_length = BTreeMap::<usize, Vec<usize>>::new();
-    for (at, work) in work.iter().enumerate() {
-        by_length.entry(work.positions.len()).or_default().push(at);
-    }
-    by_length.into_values().collect()
 }

@@ -46,7 +46,8 @@ impl Engine {
         let (limits, device) = (self.limits, &self.device);
         let cache = GrowingCache::new(draft.spec(), limits, self.first, device)?;
         check_forgets("draft model", cache.now())?;
-        let draft = Draft::new(draft, tokens, cache, limits, device);
+        let shapes = self.shapes.clone();
+        let draft = Draft::new(draft, tokens, cache, limits, shapes, device);
         self.proposer = Some(Proposer::Draft(Box::new(draft)));
         self.propose_at_most(usize::MAX);
         Ok(())

@@ -51,16 +51,16 @@ impl Recorder {
     /// Notes the experts of a step, of which `read` has those of each call of the model.
     pub(super) fn note(&mut self, launched: &Launched, read: &[Rows]) {
         for (of, layers) in launched.computed().iter().zip(read) {
-            for (number, part) in of.parts.iter().enumerate() {
-                let work = &launched.step.work[*part];
-                for (at, position) in work.positions.clone().enumerate() {
-                    let row = number * of.tokens + at;
+            for (number, piece) in of.pieces.iter().enumerate() {
+                let work = &launched.step.work[piece.part];
+                for (at, position) in piece.positions.clone().enumerate() {
+                    let row = number * of.shape[1] + at;
                     let experts = layers.iter().flat_map(|rows| rows[row].iter().copied());
                     let place = place(&work.pages, position);
                     self.places.insert(place, experts.collect());
                 }
                 if let Some(running) = self.running.get_mut(&work.request) {
-                    running.computed = work.positions.end;
+                    running.computed = piece.positions.end;
                     running.pages.clone_from(&work.pages);
                 }
             }

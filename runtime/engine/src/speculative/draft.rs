@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::Device;
 use moebius::attention::Span;
 use moebius_model::Error;
 use moebius_model::decoder::Model;
@@ -16,6 +16,7 @@ use crate::growing::GrowingCache;
 use crate::pages::{PAGE, PageKey, PagePool};
 use crate::sampler::History;
 use crate::schedule::{Limits, RequestId};
+use crate::shapes::{self, New, Shapes};
 
 /// A draft model, and what it has computed of the requests' texts.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Draft {
     longest: usize,
     pages: PagePool,
     held: BTreeMap<RequestId, Held>,
+    /// Shapes that calls are filled up to, if they are.
+    shapes: Option<Shapes>,
     device: Device,
 }
 
@@ -117,6 +120,7 @@ impl Draft {
         tokens: usize,
         cache: GrowingCache,
         limits: Limits,
+        shapes: Option<Shapes>,
         device: &Device,
     ) -> Self {
         let positions = model.positions.as_ref();
@@ -125,6 +129,7 @@ impl Draft {
             longest: limits.longest.min(positions.unwrap_or(usize::MAX)),
             pages: PagePool::new(limits.pages),
             held: BTreeMap::new(),
+            shapes,
             device: device.clone(),
             model,
             cache,
@@ -291,30 +296,55 @@ impl Draft {
 
     /// Computes the next tokens of requests, as many of each, and returns the logits \[V\] after the last of each.
     fn compute(&mut self, new: &[(RequestId, Vec<u32>)]) -> Result<Vec<Vec<f32>>, Error> {
-        let tokens = new.iter().flat_map(|(_, tokens)| tokens);
-        let tokens: Vec<i32> = tokens.map(|token| *token as i32).collect();
-        let shape = [new.len(), tokens.len() / new.len()];
-        let tokens = Tensor::<2, Int>::from_data(TensorData::new(tokens, shape), &self.device);
-        let spans = new.iter().map(|(request, tokens)| {
+        let tokens = new.first().map_or(0, |(_, tokens)| tokens.len());
+        let all: Vec<(RequestId, &[u32])> = new.iter().map(|(id, of)| (*id, &of[..])).collect();
+        let Some(shapes) = self.shapes.clone() else {
+            return self.call(&all, None);
+        };
+        if tokens == 1 {
+            return self.call(&all, Some([shapes.sequences(new.len())?, 1]));
+        }
+        let mut logits = Vec::new();
+        for (id, mut rest) in all {
+            let mut last = Vec::new();
+            for size in shapes.parts(tokens) {
+                let (now, later) = rest.split_at(size.min(rest.len()));
+                last = self.call(&[(id, now)], Some([1, size]))?;
+                rest = later;
+            }
+            logits.append(&mut last);
+        }
+        Ok(logits)
+    }
+
+    /// Does what [`Self::compute`] does in one call of the model, filled up to so many sequences and tokens.
+    fn call(
+        &mut self,
+        new: &[(RequestId, &[u32])],
+        filled: Option<[usize; 2]>,
+    ) -> Result<Vec<Vec<f32>>, Error> {
+        let calls = new.iter().map(|(request, tokens)| {
             let held = &self.held[request];
             let start = held.tokens.len();
             let end = start + tokens.len();
             let pages = &held.pages[..end.div_ceil(PAGE)];
-            Span { pages, start, end }
+            let span = Span { pages, start, end };
+            New { tokens, span }
         });
-        let spans: Vec<Span<'_>> = spans.collect();
-        let cache = self.cache.now_mut();
-        let logits = self.model.last_of(tokens, &spans, cache)?.logits;
+        let calls: Vec<New<'_>> = calls.collect();
+        let (model, cache) = (&self.model, self.cache.now_mut());
+        let logits = shapes::compute(model, cache, &calls, 1, filled, &self.device)?.logits;
         let [_, _, vocabulary] = logits.dims();
         // This is read before the next call begins, because XLA would compile both calls together as another program.
         let data = logits.try_into_data();
         let data = data.map_err(|error| Error::Device(error.to_string()))?;
         for (request, tokens) in new {
             if let Some(held) = self.held.get_mut(request) {
-                held.tokens.extend(tokens);
+                held.tokens.extend(*tokens);
             }
         }
         let values: Vec<f32> = data.iter::<f32>().collect();
-        Ok(values.chunks(vocabulary).map(<[f32]>::to_vec).collect())
+        let rows = values.chunks(vocabulary).take(new.len());
+        Ok(rows.map(<[f32]>::to_vec).collect())
     }
 }

@@ -207,20 +207,34 @@ impl Cache {
     /// The step that puts new tokens into pages which the caller keeps.
     pub(super) fn step_of(&mut self, sequences: &[Span<'_>]) -> Result<NewTokens, Error> {
         let step = self.pages.step_of(sequences, &self.device)?;
-        self.placed(step)
+        self.placed(step, 0)
+    }
+
+    /// Does what [`step_of`](Self::step_of) does with `tokens` rows for each sequence, in tables whose sizes depend on nothing else.
+    pub(super) fn step_of_padded(
+        &mut self,
+        sequences: &[Span<'_>],
+        tokens: usize,
+    ) -> Result<NewTokens, Error> {
+        let step = self.pages.step_of(sequences, &self.device)?;
+        let page = self.pages.page();
+        // The first of a sequence's new tokens may be the last of a page.
+        let pages = (tokens + page - 2) / page + 1;
+        self.placed(step.filled_up_to(tokens)?, sequences.len() * pages)
     }
 
     /// Makes room for new tokens: `tokens` has their number for each sequence.
     pub(super) fn extend(&mut self, tokens: &[usize]) -> Result<NewTokens, Error> {
         let step = self.pages.extend(tokens, &self.device)?;
-        self.placed(step)
+        self.placed(step, 0)
     }
 
-    fn placed(&mut self, step: Step) -> Result<NewTokens, Error> {
+    /// The new tokens of a step, and for convolutions their turns, in tables for at least `least` pages.
+    fn placed(&mut self, step: Step, least: usize) -> Result<NewTokens, Error> {
         let turns = match self.last_values {
             Some(values) => {
-                let sizes = [values, self.pages.page()];
-                Some(Turns::new(&step, sizes, &mut self.ends, &self.device)?)
+                let (sizes, ends) = ([values, self.pages.page()], &mut self.ends);
+                Some(Turns::new(&step, sizes, least, ends, &self.device)?)
             }
             None => None,
         };

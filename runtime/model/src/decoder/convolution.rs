@@ -146,13 +146,15 @@ pub(super) struct Turns {
 pub(super) type Ends = Vec<usize>;
 
 impl Turns {
-    /// The turns of a step, for layers that keep `values` values of each page of `page` tokens. `ends` becomes that after the step.
+    /// The turns of a step, for layers that keep `values` values of each page of `page` tokens. Where fewer than `least` pages get tokens, the
+    /// last of them is there again until they are as many, and gets the same values each time. `ends` becomes that after the step.
     ///
     /// # Errors
     /// [`Error::Config`] for a sequence that doesn't go on after the newest token of its last page: the values before it are gone.
     pub(super) fn new(
         step: &Step,
         [values, page]: [usize; 2],
+        least: usize,
         ends: &mut Ends,
         device: &Device,
     ) -> Result<Self, Error> {
@@ -174,6 +176,10 @@ impl Turns {
                     ends[own as usize] = until;
                 }
             }
+        }
+        while (1..least).contains(&written.len()) {
+            written.extend_from_within(written.len() - 1..);
+            kept.extend_from_within(kept.len() - values..);
         }
         let words = |words: Vec<i32>| {
             let count = words.len();

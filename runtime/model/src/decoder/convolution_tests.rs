@@ -12,26 +12,27 @@ fn numbers(words: &Tensor<1, Int>) -> Vec<i32> {
 fn sequences_go_on_from_their_last_page() {
     let device = moebius::open(&moebius::Device::Flex).unwrap();
     let (mut pages, mut ends) = (Pages::paged(2, 4, 64).unwrap(), vec![0; 4]);
-    let mut turns = |tokens: [usize; 2], kept: Option<usize>| {
+    let mut turns = |tokens: [usize; 2], kept: Option<usize>, least: usize| {
         if let Some(kept) = kept {
             pages.truncate(0, kept).unwrap();
         }
         let step = pages.extend(&tokens, &device).unwrap();
-        let turns = Turns::new(&step, [2, 16], &mut ends, &device)?;
+        let turns = Turns::new(&step, [2, 16], least, &mut ends, &device)?;
         let words = [turns.read, turns.written, turns.kept];
         Ok::<_, Error>(words.map(|words| numbers(&words)))
     };
     // Token t of the first sequence is value t + 2, after the two values before the new ones, and of the second value 22 + t + 2.
-    let [read, written, kept] = turns([20, 3], None).unwrap();
+    let [read, written, kept] = turns([20, 3], None, 0).unwrap();
     assert_eq!((read, written), (vec![0, 0], vec![1, 2, 3]));
     assert_eq!(kept, [16, 17, 20, 21, 25, 26]);
-    let [read, written, kept] = turns([1, 14], None).unwrap();
-    assert_eq!((read, written), (vec![2, 3], vec![2, 3, 4]));
-    assert_eq!(kept, [1, 2, 29, 30, 30, 31]);
+    let [read, written, kept] = turns([1, 14], None, 5).unwrap();
+    // Pages that are missing in a table of five are the last one again.
+    assert_eq!((read, written), (vec![2, 3], vec![2, 3, 4, 4, 4]));
+    assert_eq!(kept, [1, 2, 29, 30, 30, 31, 30, 31, 30, 31]);
     // The values before token 18 are gone, those before token 16 are in the first page.
-    let fault = turns([1, 0], Some(18)).unwrap_err().to_string();
+    let fault = turns([1, 0], Some(18), 0).unwrap_err().to_string();
     assert!(fault.contains("expected 21, got 18"), "{fault}");
-    let [read, ..] = turns([1, 0], Some(16)).unwrap();
+    let [read, ..] = turns([1, 0], Some(16), 0).unwrap();
     assert_eq!(read, [1, 4]);
 }
 
@@ -57,6 +58,7 @@ fn a_sum_is_over_the_last_tokens() {
         tokens: 4,
         longest: 4,
         packed: None,
+        counts: None,
     };
     let x = matrix(&[1.0, 2.0, 3.0, 1.0], [4, 1]);
     let y = convolution.forward(x, &places, None).unwrap();

@@ -82,6 +82,7 @@ impl Documents {
                 numbers: Tensor::from_data(TensorData::new(numbers, shape), on),
                 counts: some.then(|| Tensor::<1, Int>::from_data(counts, on).equal_elem(1)),
             }),
+            counts: None,
         }
     }
 }

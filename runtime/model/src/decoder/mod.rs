@@ -145,6 +145,7 @@ fn whole(tokens: &Tensor<2, Int>) -> Places {
         tokens: length,
         longest: length,
         packed: None,
+        counts: None,
     }
 }
 
@@ -351,6 +352,7 @@ impl Model {
             tokens: length,
             longest: cache.longest(),
             packed: None,
+            counts: None,
         };
         let step = cache.extend(counts)?;
         self.run(tokens, &places, Given::cached(cache, step))
@@ -397,6 +399,7 @@ impl Model {
             tokens: length,
             longest: cache.longest(),
             packed: None,
+            counts: None,
         };
         let step = cache.step_of(sequences)?;
         let device = tokens.device();
@@ -529,16 +532,16 @@ impl Model {
         };
         let (learned, length) = (learned.val(), places.tokens);
         let [most, width] = learned.dims();
-        let longest = match &places.packed {
-            Some(_) => places.longest,
-            None => places.first.iter().max().map_or(0, |first| first + length),
-        };
-        let expected = format!("at most {most}");
-        Error::check(longest <= most, "sequence", expected, longest)?;
-        if let Some(packed) = &places.packed {
-            let at = packed.on(&learned.device());
-            let shape = [places.first.len(), length, width];
-            return Ok(Some(learned.select(0, at).reshape(shape)));
+        let (end, expected) = (places.end(), format!("at most {most}"));
+        Error::check(end <= most, "sequence", expected, end)?;
+        if places.packed.is_some() || places.counts.is_some() {
+            // What fills up may lie behind the last position.
+            let (sequences, positions) = places.positions();
+            let positions = positions.into_iter().map(|at| at.min(most - 1) as i32);
+            let at = TensorData::new(positions.collect::<Vec<i32>>(), [sequences * length]);
+            let at = Tensor::from_data(at, (&learned.device(), DType::I32));
+            let learned = learned.select(0, at).reshape([sequences, length, width]);
+            return Ok(Some(learned));
         }
         let firsts = places.firsts().iter();
         let of = |&first: &usize| learned.clone().narrow(0, first, length).unsqueeze();

@@ -213,19 +213,35 @@ pub(super) struct Places {
     pub(super) longest: usize,
     /// The documents that the sequences are made of; `None` where each is one.
     pub(super) packed: Option<Packed>,
+    /// The number of tokens of each sequence where rows are filled up to `tokens`. Then all tables have the sizes that those of any sequences
+    /// have, and positions are data.
+    pub(super) counts: Option<Vec<usize>>,
 }
 
 impl Places {
     /// The positions of the sequences' first tokens; a single one where all sequences begin at the same position.
     pub(super) fn firsts(&self) -> &[usize] {
         let alike = self.first.windows(2).all(|pair| pair[0] == pair[1]);
-        let count = if alike { 1 } else { self.first.len() };
+        let one = alike && self.counts.is_none();
+        let count = if one { 1 } else { self.first.len() };
         self.first.get(..count).unwrap_or_default()
     }
 
     /// True for the tokens \[B · S\] that routers may learn from; `None` where they may from all.
     pub(super) fn counts(&self) -> Option<&Tensor<1, Bool>> {
         self.packed.as_ref()?.counts.as_ref()
+    }
+
+    /// The number of positions up to the end of the longest sequence or document, without what fills rows up.
+    pub(super) fn end(&self) -> usize {
+        let ends = |(at, first): (usize, &usize)| match &self.counts {
+            Some(counts) => first + counts[at],
+            None => first + self.tokens,
+        };
+        match &self.packed {
+            Some(_) => self.longest,
+            None => self.first.iter().enumerate().map(ends).max().unwrap_or(0),
+        }
     }
 
     /// The number of sequences whose tokens have positions of their own, 1 where those of all are alike, and these positions, one sequence after
@@ -252,13 +268,6 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// The positions \[B · S\] on a device.
-    pub(super) fn on(&self, device: &Device) -> Tensor<1, Int> {
-        let positions: Vec<i32> = self.positions.iter().map(|&at| at as i32).collect();
-        let count = positions.len();
-        Tensor::from_data(TensorData::new(positions, [count]), (device, DType::I32))
-    }
-
     /// The values \[B, S, H\] with 0 in place of those of the first `back` tokens of each document.
     pub(super) fn without_first(&self, values: Tensor<3>, back: usize) -> Tensor<3> {
         if back == 0 {

@@ -29,7 +29,8 @@ impl Temperature {
         let (sequences, positions) = places.positions();
         let positions = positions.into_iter();
         let factors: Vec<f32> = positions.map(|position| self.factor(position)).collect();
-        if factors.iter().all(|&factor| factor == 1.0) {
+        let none = factors.iter().all(|&factor| factor == 1.0);
+        if none && places.counts.is_none() {
             return q;
         }
         let data = TensorData::new(factors, [sequences, places.tokens, 1, 1]);
