@@ -85,7 +85,7 @@ impl Block {
         let before = normed(self.feed_forward_norm.as_ref(), x.clone());
         let mut then = || next.map_or(Ok(()), |next| next.expect_experts(&x));
         let network = &self.feed_forward;
-        let (y, routing) = network.forward(before, along, places.counts(), &mut then)?;
+        let (y, routing) = network.forward(before, along, places.learned_from(), &mut then)?;
         let y = normed(self.feed_forward_out_norm.as_ref(), y);
         let x = x + self.scaled(y);
         keep(states, &x);

@@ -228,7 +228,7 @@ impl Places {
     }
 
     /// True for the tokens \[B · S\] that routers may learn from; `None` where they may from all.
-    pub(super) fn counts(&self) -> Option<&Tensor<1, Bool>> {
+    pub(super) fn learned_from(&self) -> Option<&Tensor<1, Bool>> {
         self.packed.as_ref()?.counts.as_ref()
     }
 
