@@ -100,6 +100,7 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         "validate --bundled merge x y",
         "validate merge x",
         "validate compare --bundled --devices flex",
+        "validate compare --devices flex,flex",
         "validate reference",
         "bench moe --hidden 0",
         "bench moe --keep inputs",
@@ -1064,6 +1065,25 @@ fn a_reader_that_hangs_up_is_exit_0() {
             !ours.iter().any(|text| said.contains(text)),
             "{args:?}: {said}"
         );
+    }
+}
+
+#[test]
+fn the_main_job_tells_of_all_devices_on_request() {
+    // A device that isn't there ends the main job after the list of devices.
+    for (line, short) in [
+        ("--device cuda:4000", true),
+        ("--device cuda:4000 --verbose", false),
+    ] {
+        let output = command(line);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        let errors = error_lines(&output).join("\n");
+        let named = errors.contains("error: ") && errors.contains("cuda");
+        assert!(named, "{line}: {errors}");
+        let refers = said.contains("(`moebius devices` says why)");
+        assert_eq!(refers, short, "{line}: {said}");
+        assert_eq!(said.contains("auto: "), !short, "{line}: {said}");
     }
 }
 

@@ -154,6 +154,8 @@ mod tests {
     use super::*;
     use clap::Parser;
 
+    const SEVEN: Duration = Duration::from_secs(7);
+
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
@@ -168,6 +170,31 @@ mod tests {
         assert_eq!(told.queue_time, Duration::from_millis(500));
         for wrong in ["0", "-1", "NaN", "soon", "1e300"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn each_limit_has_its_flag() {
+        type Set = fn(&mut ServeLimits);
+        let flags: [(&str, Set); 12] = [
+            ("--running", |limits| limits.running = 7),
+            ("--queued", |limits| limits.queued = 7),
+            ("--queued-tokens", |limits| limits.queued_tokens = 7),
+            ("--queue-time", |limits| limits.queue_time = SEVEN),
+            ("--request-time", |limits| limits.request_time = SEVEN),
+            ("--body-bytes", |limits| limits.body_bytes = 7),
+            ("--json-depth", |limits| limits.json_depth = 7),
+            ("--head-time", |limits| limits.head_time = SEVEN),
+            ("--body-time", |limits| limits.body_time = SEVEN),
+            ("--stalled-time", |limits| limits.stalled_time = SEVEN),
+            ("--connections", |limits| limits.connections = 7),
+            ("--drain-time", |limits| limits.drain_time = SEVEN),
+        ];
+        for (flag, set) in flags {
+            let mut want = ServeLimits::default();
+            set(&mut want);
+            let told = Line::parse_from(["serve", flag, "7"]).limits.limits();
+            assert_eq!(told, want, "{flag}");
         }
     }
 }

@@ -3,7 +3,9 @@ use super::*;
 use crate::args::Preset;
 use clap::ValueEnum;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use tempfile::TempDir;
 
 /// Values of which each flag takes one that isn't its default.
@@ -175,6 +177,59 @@ fn the_schema_has_every_key_and_no_other() {
     assert_eq!(serve["running"]["type"][0], "integer");
     assert_eq!(serve["no-special"]["type"], "boolean");
     assert_eq!(serve["dtype"]["enum"][3], "fp8");
+}
+
+/// The long flags of `moebius` and of all its commands, each after its command.
+fn long_flags(root: &clap::Command) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut left = vec![(String::new(), root)];
+    while let Some((path, command)) = left.pop() {
+        let name = if path.is_empty() { "moebius" } else { &path };
+        let flags = command.get_arguments().filter_map(|arg| arg.get_long());
+        found.extend(flags.map(|flag| format!("{name} --{flag}")));
+        for below in command.get_subcommands() {
+            let name = format!("{path} {}", below.get_name());
+            left.push((name.trim_start().to_owned(), below));
+        }
+    }
+    found
+}
+
+/// The keys of a schema and of the tables below it.
+fn schema_keys(schema: &serde_json::Value) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    for (name, of) in schema["properties"].as_object().unwrap() {
+        if of["type"] == "object" {
+            found.extend(schema_keys(of));
+        } else {
+            found.insert(name.as_str());
+        }
+    }
+    found
+}
+
+#[test]
+fn the_table_of_settings_has_every_flag_and_key_and_no_other() {
+    let (root, file) = (Cli::command(), "tests/settings.toml");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let table: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
+    let mut listed = BTreeSet::new();
+    for (command, flags) in table.iter().filter(|(name, _)| *name != "lines") {
+        let flags = flags.as_table().unwrap().keys();
+        listed.extend(flags.map(|flag| format!("{command} --{flag}")));
+    }
+    let there = long_flags(&root);
+    let unlisted: Vec<_> = there.difference(&listed).collect();
+    assert!(unlisted.is_empty(), "not in {file}: {unlisted:#?}");
+    let gone: Vec<_> = listed.difference(&there).collect();
+    assert!(gone.is_empty(), "in {file} alone: {gone:#?}");
+    let settings = listed.iter().filter_map(|line| line.split_once(" --"));
+    let settings = settings.filter(|(command, flag)| {
+        let first = command.split(' ').next().unwrap();
+        !flags::OUTSIDE.contains(&first) && *flag != "config"
+    });
+    let names: BTreeSet<&str> = settings.map(|(_, flag)| flag).collect();
+    assert_eq!(schema_keys(&schema::of(&root)), names);
 }
 
 #[test]

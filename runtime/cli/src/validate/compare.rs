@@ -5,13 +5,16 @@ use moebius_model::computation::{Computation, Distance, Limits, parting};
 use serde_json::json;
 
 use super::model::Work;
-use super::{named, pages};
+use super::{MODELS, named, pages};
 use crate::args::ValidateCompareArgs;
 use crate::error::CliError;
 use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 
 /// Runs `moebius validate compare`.
 pub(super) fn run(args: &ValidateCompareArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    if args.of.model.is_none() && !args.of.bundled {
+        return Err(CliError::usage("no model to compare", Some(MODELS)));
+    }
     let (devices, _) = named(&args.of.devices, screen)?;
     let [first, others @ ..] = &devices[..] else {
         return Err(CliError::usage("no device to compare", None));

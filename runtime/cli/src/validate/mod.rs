@@ -31,6 +31,9 @@ use cases::Cases;
 use emulated::Drivers;
 use model::Work;
 
+/// How a model is named, for a line that needs one.
+const MODELS: &str = "--model names a model, --bundled takes the one inside this program";
+
 /// Runs `moebius validate`.
 pub(crate) fn run(args: &ValidateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     match &args.what {
@@ -77,20 +80,19 @@ fn asked(args: &ValidateArgs) -> Result<Vec<Section>, CliError> {
     };
     parts.sort();
     parts.dedup();
-    let model = "--model names a model, --bundled takes the one inside this program";
     let wants_model = parts.contains(&Section::Model);
     let (message, hint) = if wants_model && !has_model {
         (
             "--parts model without a model has nothing to compare",
-            model,
+            MODELS,
         )
     } else if has_model && !wants_model {
         let hint = "add `model` to --parts, or leave the model out";
         ("a model has no effect without its part", hint)
     } else if of.tokens.is_some() && !has_model {
-        ("--tokens without a model has no effect", model)
+        ("--tokens without a model has no effect", MODELS)
     } else if of.exact && !has_model {
-        ("--exact without a model has no effect", model)
+        ("--exact without a model has no effect", MODELS)
     } else if args.cases.is_some() && !parts.contains(&Section::Cases) {
         let hint = "add `cases` to --parts";
         ("--cases has no effect without its part", hint)
