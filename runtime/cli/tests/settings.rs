@@ -260,7 +260,7 @@ fn run_all<'a>(
     };
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let done = thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let done = threads
             .into_iter()
             .flat_map(|of| of.join().expect("all ran"));
