@@ -15,6 +15,7 @@
 //! | [`kv_cache`] | keys and values kept in pages, and attention over them |
 //! | [`segment_attention`] | attention among the rows of one expert and one sequence |
 //! | [`fp8`], [`scaling`], [`quantize`] | the FP8 codec, its scales, codes and scales of matrices |
+//! | [`blocks`] | weights as blocks of codes with scales, as GGUF files have them |
 //! | [`fp8_mma`] | codes times codes |
 //! | [`exact`] | what a decoder's forward pass computes, with the same bits on every device |
 //!
@@ -76,6 +77,7 @@ macro_rules! named {
 }
 
 pub mod attention;
+pub mod blocks;
 mod distance;
 mod element;
 mod error;

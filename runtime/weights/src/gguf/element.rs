@@ -1,12 +1,14 @@
 //! Types of GGUF tensors, by their numbers in a file, and the decoding of their blocks, which encoding is judged by.
 //!
-//! The formats are those of ggml. A 4-bit code in the low half of a byte belongs to the first half of its group, and one in the high half
-//! to the second. Scales are multiplied in the same order as in ggml, so that values are equal bit for bit.
+//! The formats are those of ggml; [`moebius_ops::blocks`] decodes those in which devices keep weights. A 4-bit code in the low half of a byte
+//! belongs to the first half of its group, and one in the high half to the second. Scales are multiplied in the same order as in ggml, so
+//! that values are equal bit for bit.
 
 use std::fmt;
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
+use moebius_ops::blocks::{BlockFormat, UNEVEN};
 
 /// Type of a tensor in a GGUF file: its values are stored in blocks along the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +136,23 @@ impl GgmlType {
         self.name
     }
 
+    /// The format of this type's blocks, if devices keep weights in it.
+    pub fn blocks(self) -> Option<BlockFormat> {
+        Some(match self {
+            Self::Q8_0 => BlockFormat::Q8_0,
+            Self::Q4_0 => BlockFormat::Q4_0,
+            Self::Q4_1 => BlockFormat::Q4_1,
+            Self::Q5_0 => BlockFormat::Q5_0,
+            Self::Q5_1 => BlockFormat::Q5_1,
+            Self::Q4_K => BlockFormat::Q4K,
+            Self::Q5_K => BlockFormat::Q5K,
+            Self::Q6_K => BlockFormat::Q6K,
+            Self::IQ4_NL => BlockFormat::Iq4Nl,
+            Self::MXFP4 => BlockFormat::Mxfp4,
+            _ => return None,
+        })
+    }
+
     /// Whether values of this type can be decoded.
     pub fn is_decoded(self) -> bool {
         DECODED.contains(&self)
@@ -169,22 +188,15 @@ pub(super) fn decode(kind: GgmlType, bytes: &[u8], out: &mut [f32]) {
                 *out = f32::from_bits(u32::from(u16::from_le_bytes(*pair)) << 16);
             }
         }
-        GgmlType::Q8_0 => blocks(bytes, out, q8_0),
-        GgmlType::Q4_0 => blocks(bytes, out, q4_0),
-        GgmlType::Q4_1 => blocks(bytes, out, q4_1),
-        GgmlType::Q5_0 => blocks(bytes, out, q5_0),
-        GgmlType::Q5_1 => blocks(bytes, out, q5_1),
         GgmlType::Q2_K => blocks(bytes, out, q2_k),
         GgmlType::Q3_K => blocks(bytes, out, q3_k),
-        GgmlType::Q4_K => blocks(bytes, out, q4_k),
-        GgmlType::Q5_K => blocks(bytes, out, q5_k),
-        GgmlType::Q6_K => blocks(bytes, out, q6_k),
         GgmlType::TQ1_0 => blocks(bytes, out, tq1_0),
         GgmlType::TQ2_0 => blocks(bytes, out, tq2_0),
-        GgmlType::IQ4_NL => blocks(bytes, out, iq4_nl),
         GgmlType::IQ4_XS => blocks(bytes, out, iq4_xs),
-        GgmlType::MXFP4 => blocks(bytes, out, mxfp4),
-        other => unreachable!("{other} isn't among those that are read"),
+        other => match other.blocks() {
+            Some(format) => format.decode(bytes, 0, out),
+            None => unreachable!("{other} isn't among those that are read"),
+        },
     }
 }
 
@@ -214,55 +226,6 @@ fn halves(bytes: &[u8], out: &mut [f32]) {
 
 fn half(low: u8, high: u8) -> f32 {
     f16::from_le_bytes([low, high]).to_f32()
-}
-
-fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
-    let d = half(block[0], block[1]);
-    for i in 0..32 {
-        out[i] = d * f32::from(block[2 + i].cast_signed());
-    }
-}
-
-fn q4_0(block: &[u8; 18], out: &mut [f32; 32]) {
-    let d = half(block[0], block[1]);
-    for i in 0..16 {
-        let byte = block[2 + i];
-        out[i] = d * (f32::from(byte & 15) - 8.0);
-        out[16 + i] = d * (f32::from(byte >> 4) - 8.0);
-    }
-}
-
-fn q4_1(block: &[u8; 20], out: &mut [f32; 32]) {
-    let (d, least) = (half(block[0], block[1]), half(block[2], block[3]));
-    for i in 0..16 {
-        let byte = block[4 + i];
-        out[i] = d * f32::from(byte & 15) + least;
-        out[16 + i] = d * f32::from(byte >> 4) + least;
-    }
-}
-
-/// Decodes 5-bit codes: the low four bits of each code lie in half a byte of `low`, the fifth of code `i` in bit `i` of `high`.
-fn five_bits(high: &[u8], low: &[u8], out: &mut [f32; 32], value: impl Fn(u8) -> f32) {
-    let high = u32::from_le_bytes([high[0], high[1], high[2], high[3]]);
-    let fifth = |i: usize| if high >> i & 1 == 1 { 16 } else { 0 };
-    for i in 0..16 {
-        out[i] = value(low[i] & 15 | fifth(i));
-        out[16 + i] = value(low[i] >> 4 | fifth(16 + i));
-    }
-}
-
-fn q5_0(block: &[u8; 22], out: &mut [f32; 32]) {
-    let d = half(block[0], block[1]);
-    five_bits(&block[2..6], &block[6..], out, |code| {
-        d * (f32::from(code) - 16.0)
-    });
-}
-
-fn q5_1(block: &[u8; 24], out: &mut [f32; 32]) {
-    let (d, least) = (half(block[0], block[1]), half(block[2], block[3]));
-    five_bits(&block[4..8], &block[8..], out, |code| {
-        d * f32::from(code) + least
-    });
 }
 
 /// Decodes 2-bit codes. Each byte holds one code of each of four groups of 32, and each half of a group has a scale and a minimum of four
@@ -301,81 +264,6 @@ fn q3_k(block: &[u8; 110], out: &mut [f32; 256]) {
     }
 }
 
-/// The scale and the minimum of group `group` of eight, with six bits each, from 12 bytes. For the last four groups, the upper two bits lie
-/// in the bytes of the first four.
-fn scale_and_least(packed: &[u8], group: usize) -> [u8; 2] {
-    match group {
-        0..4 => [packed[group] & 63, packed[group + 4] & 63],
-        _ => {
-            let (low, over) = (packed[group + 4], [packed[group - 4], packed[group]]);
-            [low & 15 | over[0] >> 6 << 4, low >> 4 | over[1] >> 6 << 4]
-        }
-    }
-}
-
-/// The scale and the minimum of each of the eight groups of a block of [`q4_k`] or [`q5_k`], from the beginning of the block.
-fn factors(head: &[u8]) -> [[f32; 2]; 8] {
-    let (d, least) = (half(head[0], head[1]), half(head[2], head[3]));
-    std::array::from_fn(|group| {
-        let [scale, minimum] = scale_and_least(&head[4..16], group);
-        [d * f32::from(scale), least * f32::from(minimum)]
-    })
-}
-
-fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
-    let (head, codes) = block.split_at(16);
-    let factors = factors(head);
-    let codes = codes.as_chunks::<32>().0.iter();
-    for (pair, (codes, out)) in codes.zip(out.as_chunks_mut::<64>().0).enumerate() {
-        let [low, high] = [factors[2 * pair], factors[2 * pair + 1]];
-        for i in 0..32 {
-            out[i] = low[0] * f32::from(codes[i] & 15) - low[1];
-            out[32 + i] = high[0] * f32::from(codes[i] >> 4) - high[1];
-        }
-    }
-}
-
-/// Decodes 5-bit codes: like [`q4_k`], with the fifth bit of group g in bit g of 32 bytes.
-fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
-    let (head, rest) = block.split_at(16);
-    let (fifth, codes) = rest.split_at(32);
-    let factors = factors(head);
-    let codes = codes.as_chunks::<32>().0.iter();
-    for (pair, (codes, out)) in codes.zip(out.as_chunks_mut::<64>().0).enumerate() {
-        let [low, high] = [factors[2 * pair], factors[2 * pair + 1]];
-        for i in 0..32 {
-            let fifth = fifth[i] >> (2 * pair);
-            let codes = [
-                codes[i] & 15 | (fifth & 1) << 4,
-                codes[i] >> 4 | (fifth >> 1 & 1) << 4,
-            ];
-            out[i] = low[0] * f32::from(codes[0]) - low[1];
-            out[32 + i] = high[0] * f32::from(codes[1]) - high[1];
-        }
-    }
-}
-
-fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
-    let (low, rest) = block.split_at(128);
-    let (high, rest) = rest.split_at(64);
-    let d = half(rest[16], rest[17]);
-    let scales = rest[..16].as_chunks::<8>().0.iter();
-    let codes = low.as_chunks::<64>().0.iter().zip(high.as_chunks::<32>().0);
-    let halves = codes.zip(scales).zip(out.as_chunks_mut::<128>().0);
-    for (((low, high), scales), out) in halves {
-        let scale = scales.map(|scale| d * f32::from(scale.cast_signed()));
-        for i in 0..32 {
-            // Each 32 values have two scales.
-            let second = i / 16;
-            let code = |four: u8, two: u8| f32::from(four & 15 | (two & 3) << 4) - 32.0;
-            out[i] = scale[second] * code(low[i], high[i]);
-            out[32 + i] = scale[2 + second] * code(low[32 + i], high[i] >> 2);
-            out[64 + i] = scale[4 + second] * code(low[i] >> 4, high[i] >> 4);
-            out[96 + i] = scale[6 + second] * code(low[32 + i] >> 4, high[i] >> 6);
-        }
-    }
-}
-
 /// Decodes digits of base 3, minus 1. A byte holds a fraction of 256 whose first digits of base 3 are the values: those of 32 bytes come first,
 /// then those of 16, then four digits each of the last four bytes.
 fn tq1_0(block: &[u8; 54], out: &mut [f32; 256]) {
@@ -404,14 +292,6 @@ fn tq2_0(block: &[u8; 66], out: &mut [f32; 256]) {
     }
 }
 
-/// Values of the 16 codes of IQ4_NL and IQ4_XS, in finer steps around 0.
-pub(super) const UNEVEN: [i8; 16] = [
-    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
-];
-
-/// Twice the values of the 16 codes of E2M1; ggml has no −0.
-pub(super) const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
-
 /// Decodes 32 codes of 4 bits by a table of their values, times `factor`.
 fn looked_up(table: &[i8; 16], factor: f32, codes: &[u8], out: &mut [f32]) {
     let (low, high) = out.split_at_mut(16);
@@ -419,10 +299,6 @@ fn looked_up(table: &[i8; 16], factor: f32, codes: &[u8], out: &mut [f32]) {
         *low = factor * f32::from(table[usize::from(code & 15)]);
         *high = factor * f32::from(table[usize::from(code >> 4)]);
     }
-}
-
-fn iq4_nl(block: &[u8; 18], out: &mut [f32; 32]) {
-    looked_up(&UNEVEN, half(block[0], block[1]), &block[2..], out);
 }
 
 /// Decodes eight groups with scales of six bits with offset 32: the low four bits lie in halves of four bytes, the upper two in the 16-bit
@@ -436,20 +312,6 @@ fn iq4_xs(block: &[u8; 136], out: &mut [f32; 256]) {
         let scale = f32::from(low | (upper >> (2 * group) & 3) << 4) - 32.0;
         looked_up(&UNEVEN, d * scale, codes, out);
     }
-}
-
-/// Half of the E8M0 scale of an exponent, for a table with twice the values; in ggml the largest exponent means 2¹²⁷, not NaN.
-pub(super) fn half_e8m0(exponent: u8) -> f32 {
-    let exponent = u32::from(exponent);
-    f32::from_bits(match exponent {
-        // The halved scale is subnormal.
-        0 | 1 => 0x0020_0000 << exponent,
-        _ => (exponent - 1) << 23,
-    })
-}
-
-fn mxfp4(block: &[u8; 17], out: &mut [f32; 32]) {
-    looked_up(&TWICE_E2M1, half_e8m0(block[0]), &block[1..], out);
 }
 
 #[cfg(test)]

@@ -76,13 +76,3 @@ fn codes_of_two_bits_are_values() {
     decode(GgmlType::TQ2_0, &block, &mut got);
     assert_eq!(got, values.map(|value| -2.0 * f32::from(value)));
 }
-
-/// Expected values derived by hand from ggml's layout: the last groups' scales take their upper bits from the first four groups' bytes.
-#[test]
-fn scales_of_six_bits_are_put_together() {
-    let packed = [0xc1, 0x02, 0x03, 0x44, 0x85, 6, 7, 8, 0x21, 0, 0, 0xf3];
-    assert_eq!(scale_and_least(&packed, 0), [1, 5]);
-    assert_eq!(scale_and_least(&packed, 3), [4, 8]);
-    assert_eq!(scale_and_least(&packed, 4), [0x31, 0x22]);
-    assert_eq!(scale_and_least(&packed, 7), [0x13, 0x0f]);
-}

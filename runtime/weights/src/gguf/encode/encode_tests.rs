@@ -192,11 +192,11 @@ fn what_a_type_has_is_kept() {
         (GgmlType::Q5_1, with(32, &|at: usize| 0.5 * at as f32 - 3.0)),
         (
             GgmlType::IQ4_NL,
-            with(16, &table(&super::super::element::UNEVEN)),
+            with(16, &table(&moebius_ops::blocks::UNEVEN)),
         ),
         (
             GgmlType::MXFP4,
-            with(16, &table(&super::super::element::TWICE_E2M1)),
+            with(16, &table(&moebius_ops::blocks::TWICE_E2M1)),
         ),
     ] {
         assert_eq!(again(kind, &values), values, "{kind}");

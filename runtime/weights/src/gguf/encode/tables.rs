@@ -1,8 +1,8 @@
 //! Encoding of blocks whose codes index a table of values: IQ4_NL and MXFP4.
 
 use half::f16;
+use moebius_ops::blocks::{TWICE_E2M1, UNEVEN, half_of_exponent};
 
-use super::super::element::{TWICE_E2M1, UNEVEN, half_e8m0};
 use super::grid::{Distance, SUBNORMAL, farthest, half};
 use super::uniform::nibbles;
 
@@ -145,7 +145,7 @@ pub(super) fn mxfp4(values: &[f32; 32], out: &mut [u8; 17]) {
     let exponent = (farthest(values).abs().to_bits() >> 23) as u8;
     let lower = exponent.saturating_sub(2);
     let [first, second] = [lower, lower + 1].map(|exponent| {
-        let distance = table.distance(values, half_e8m0(exponent));
+        let distance = table.distance(values, half_of_exponent(exponent));
         (exponent, distance)
     });
     let (exponent, _) = if second.1.squares < first.1.squares {
@@ -154,5 +154,8 @@ pub(super) fn mxfp4(values: &[f32; 32], out: &mut [u8; 17]) {
         first
     };
     out[0] = exponent;
-    nibbles(&table.codes(values, half_e8m0(exponent)), &mut out[1..]);
+    nibbles(
+        &table.codes(values, half_of_exponent(exponent)),
+        &mut out[1..],
+    );
 }

@@ -1,0 +1,376 @@
+//! Weights as blocks of codes with scales, in the bytes that GGUF files have: what ggml calls quantized types.
+//!
+//! A row of a matrix consists of whole blocks of 32 or 256 values. The value of a code is scale · level, plus an offset in formats that
+//! have one. [`BlockFormat::layout`] describes every format in the same words: where the bits of the codes lie ([`Field`]), which level
+//! a code has ([`Levels`]), and how scales are stored ([`Scales`]). Devices keep the bytes of a file as they are, each row padded to
+//! whole words of 32 bits.
+//!
+//! A scale has at most 18 significant bits, and a level so few that their product is exact in f32. An offset is therefore added with
+//! one rounding, whether or not a compiler fuses the two, and all devices that keep subnormal numbers decode the same bits, which are
+//! those of ggml.
+
+use crate::error::Mismatch;
+use half::f16;
+use serde::{Deserialize, Serialize};
+
+named! {
+    /// A format of blocks, by ggml's name in lower case.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum BlockFormat {
+        /// 32 codes of 8 bits, and a scale.
+        #[serde(rename = "q8_0")]
+        Q8_0 = "q8_0",
+        /// 32 codes of 4 bits with offset 8, and a scale.
+        #[serde(rename = "q4_0")]
+        Q4_0 = "q4_0",
+        /// 32 codes of 4 bits, a scale and a minimum.
+        #[serde(rename = "q4_1")]
+        Q4_1 = "q4_1",
+        /// 32 codes of 5 bits with offset 16, and a scale.
+        #[serde(rename = "q5_0")]
+        Q5_0 = "q5_0",
+        /// 32 codes of 5 bits, a scale and a minimum.
+        #[serde(rename = "q5_1")]
+        Q5_1 = "q5_1",
+        /// 8 × 32 codes of 4 bits, with scales and minima of 6 bits.
+        #[serde(rename = "q4_k")]
+        Q4K = "q4_k",
+        /// 8 × 32 codes of 5 bits, with scales and minima of 6 bits.
+        #[serde(rename = "q5_k")]
+        Q5K = "q5_k",
+        /// 16 × 16 codes of 6 bits with offset 32, with scales of 8 bits.
+        #[serde(rename = "q6_k")]
+        Q6K = "q6_k",
+        /// 32 codes of 4 bits that index a table of non-uniform values, and a scale.
+        #[serde(rename = "iq4_nl")]
+        Iq4Nl = "iq4_nl",
+        /// 32 values in E2M1, and a scale in E8M0.
+        Mxfp4 = "mxfp4",
+    }
+}
+
+/// Values that share a scale in every format, and whose codes lie in neighbouring bytes or in neighbouring bits.
+pub const GROUP: usize = 16;
+
+/// The bytes of a word.
+const WORD: usize = 4;
+
+/// Values of the 16 codes of IQ4_NL, in finer steps around 0.
+pub const UNEVEN: [i8; 16] = [
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+];
+
+/// Twice the values of the 16 codes of E2M1; ggml has no −0.
+pub const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// How the blocks of a format lie in memory. Places are bytes, counted from the first of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Values per block.
+    pub values: usize,
+    /// Bytes per block.
+    pub bytes: usize,
+    /// The codes, or their low bits.
+    pub low: Field,
+    /// The bits of the codes above those.
+    pub high: Option<Field>,
+    /// The numbers that codes stand for.
+    pub levels: Levels,
+    /// What levels are multiplied by, and what is added to them.
+    pub scales: Scales,
+}
+
+/// Some bits of every code. A byte has those of values that lie `run` apart, the first in its lowest bits; `run` such bytes, which have
+/// the codes of neighbouring values, lie side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The first byte.
+    pub at: usize,
+    /// Bits of a code: 1, 2, 4 or 8.
+    pub bits: u32,
+    /// Neighbouring values in neighbouring bytes: a multiple of [`GROUP`], or 1 for values in neighbouring bits.
+    pub run: usize,
+}
+
+impl Field {
+    /// Values with bits in the same byte.
+    pub const fn per_byte(self) -> usize {
+        8 / self.bits as usize
+    }
+
+    /// The byte and the lowest bit of value `value` of a block.
+    #[inline(always)]
+    const fn place(self, value: usize) -> (usize, u32) {
+        let across = self.run * self.per_byte();
+        let byte = self.at + value / across * self.run + value % self.run;
+        (
+            byte,
+            self.bits * (value / self.run % self.per_byte()) as u32,
+        )
+    }
+
+    /// The bits of the group of values from `first` on.
+    #[inline(always)]
+    fn of_group(self, block: &[u8], first: usize) -> [u8; GROUP] {
+        let (byte, shift) = self.place(first);
+        let mask = (0xFF_u32 >> (8 - self.bits)) as u8;
+        if self.run < GROUP {
+            let bytes = &block[byte..][..GROUP / 8];
+            return std::array::from_fn(|lane| bytes[lane / 8] >> (lane % 8) & mask);
+        }
+        let bytes = &block[byte..][..GROUP];
+        std::array::from_fn(|lane| bytes[lane] >> shift & mask)
+    }
+}
+
+/// The numbers that codes stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Levels {
+    /// The code as a signed number of 8 bits.
+    Signed,
+    /// The code minus a number.
+    From(u8),
+    /// A table of the 16 codes of 4 bits.
+    Table([i8; 16]),
+}
+
+impl Levels {
+    #[inline(always)]
+    fn level(self, code: u8) -> f32 {
+        match self {
+            Self::Signed => f32::from(code.cast_signed()),
+            Self::From(zero) => f32::from(code) - f32::from(zero),
+            Self::Table(table) => f32::from(table[usize::from(code & 15)]),
+        }
+    }
+}
+
+/// What the levels of a block are multiplied by, and what is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scales {
+    /// A scale in F16 at the beginning, and, if `least`, a number in F16 after it that is added.
+    Half {
+        /// Whether there is such a number.
+        least: bool,
+    },
+    /// The exponent of half of a scale at the beginning: 2^(e − 128). The largest exponent is no NaN, in ggml.
+    Exponent,
+    /// Two numbers in F16, and eight scales and minima of 6 bits in the twelve bytes after them, each pair for 32 values: a scale is a
+    /// product of the first number, and what is subtracted one of the second.
+    SixBits,
+    /// Signed scales of 8 bits for 16 values each, from byte `each` on, times a number in F16 at `all`.
+    EightBits {
+        /// The first scale.
+        each: usize,
+        /// What all of them are multiplied by.
+        all: usize,
+    },
+}
+
+impl Scales {
+    /// Whether something is added to the products.
+    pub const fn has_offsets(self) -> bool {
+        matches!(self, Self::Half { least: true } | Self::SixBits)
+    }
+
+    /// The scale of value `value` of a block and the group around it, and what is added.
+    #[inline(always)]
+    fn of_value(self, block: &[u8], value: usize) -> [f32; 2] {
+        let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
+        match self {
+            Self::Half { least } => [half(0), if least { half(2) } else { 0.0 }],
+            Self::Exponent => [half_of_exponent(block[0]), 0.0],
+            Self::SixBits => {
+                let [scale, least] = six_bits(&block[4..16], value / 32);
+                [half(0) * f32::from(scale), -(half(2) * f32::from(least))]
+            }
+            Self::EightBits { each, all } => {
+                let scale = f32::from(block[each + value / GROUP].cast_signed());
+                [half(all) * scale, 0.0]
+            }
+        }
+    }
+}
+
+/// 2^(exponent − 128), half of a scale in E8M0, for a table with twice the values.
+pub const fn half_of_exponent(exponent: u8) -> f32 {
+    let exponent = exponent as u32;
+    f32::from_bits(match exponent {
+        // These are subnormal.
+        0 | 1 => 0x0020_0000 << exponent,
+        _ => (exponent - 1) << 23,
+    })
+}
+
+/// The scale and the minimum of pair `group` of eight, with six bits each, from 12 bytes. For the last four pairs, the upper two bits lie
+/// in the bytes of the first four.
+#[inline(always)]
+pub fn six_bits(packed: &[u8], group: usize) -> [u8; 2] {
+    let lane = group % 4;
+    let [scale, least, both] = [packed[lane], packed[lane + 4], packed[lane + 8]];
+    if group < 4 {
+        [scale & 63, least & 63]
+    } else {
+        [both & 15 | scale >> 6 << 4, both >> 4 | least >> 6 << 4]
+    }
+}
+
+impl BlockFormat {
+    /// How blocks of this format lie in memory.
+    pub const fn layout(self) -> Layout {
+        use Levels::{From, Signed, Table};
+        const fn of(
+            [values, bytes]: [usize; 2],
+            low: Field,
+            high: Option<Field>,
+            levels: Levels,
+            scales: Scales,
+        ) -> Layout {
+            Layout {
+                values,
+                bytes,
+                low,
+                high,
+                levels,
+                scales,
+            }
+        }
+        const SCALE: Scales = Scales::Half { least: false };
+        const AND_LEAST: Scales = Scales::Half { least: true };
+        const LAST: Scales = Scales::EightBits {
+            each: 192,
+            all: 208,
+        };
+        const fn field(at: usize, bits: u32, run: usize) -> Field {
+            Field { at, bits, run }
+        }
+        match self {
+            Self::Q8_0 => of([32, 34], field(2, 8, 32), None, Signed, SCALE),
+            Self::Q4_0 => of([32, 18], field(2, 4, 16), None, From(8), SCALE),
+            Self::Q4_1 => of([32, 20], field(4, 4, 16), None, From(0), AND_LEAST),
+            Self::Q5_0 => {
+                let high = Some(field(2, 1, 1));
+                of([32, 22], field(6, 4, 16), high, From(16), SCALE)
+            }
+            Self::Q5_1 => {
+                let high = Some(field(4, 1, 1));
+                of([32, 24], field(8, 4, 16), high, From(0), AND_LEAST)
+            }
+            Self::Q4K => {
+                let low = field(16, 4, 32);
+                of([256, 144], low, None, From(0), Scales::SixBits)
+            }
+            Self::Q5K => {
+                let (low, high) = (field(48, 4, 32), Some(field(16, 1, 32)));
+                of([256, 176], low, high, From(0), Scales::SixBits)
+            }
+            Self::Q6K => {
+                let (low, high) = (field(0, 4, 64), Some(field(128, 2, 32)));
+                of([256, 210], low, high, From(32), LAST)
+            }
+            Self::Iq4Nl => of([32, 18], field(2, 4, 16), None, Table(UNEVEN), SCALE),
+            Self::Mxfp4 => {
+                let levels = Table(TWICE_E2M1);
+                of([32, 17], field(1, 4, 16), None, levels, Scales::Exponent)
+            }
+        }
+    }
+
+    /// Checks that rows of `k` values are whole blocks.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if they aren't.
+    pub fn check(self, k: usize) -> Result<(), Mismatch> {
+        let values = self.layout().values;
+        let expected = format_args!("a multiple of {values} for {self}");
+        Mismatch::unless(k.is_multiple_of(values), "row of blocks", expected, k)
+    }
+
+    /// The bytes of the blocks of a row of `k` values, without padding.
+    pub const fn row_bytes(self, k: usize) -> usize {
+        let Layout { values, bytes, .. } = self.layout();
+        k / values * bytes
+    }
+
+    /// The words of a row of `k` values.
+    pub const fn row_words(self, k: usize) -> usize {
+        self.row_bytes(k).div_ceil(WORD)
+    }
+
+    /// Pads rows of `k` values, in the bytes of a file, to whole words.
+    ///
+    /// # Errors
+    /// [`Mismatch`] for rows that aren't whole blocks, and bytes that aren't whole rows.
+    pub fn to_words(self, bytes: &[u8], k: usize) -> Result<Vec<u32>, Mismatch> {
+        self.check(k)?;
+        let row = self.row_bytes(k).max(1);
+        let expected = format_args!("whole rows of {row}");
+        let whole = bytes.len().is_multiple_of(row);
+        Mismatch::unless(whole, "bytes of blocks", expected, bytes.len())?;
+        let words = |row: &[u8]| {
+            let word = |bytes: &[u8]| {
+                let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
+                u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
+            };
+            row.chunks(WORD).map(word).collect::<Vec<u32>>()
+        };
+        Ok(bytes.chunks(row).flat_map(words).collect())
+    }
+
+    /// Decodes rows of `k` values from their words.
+    pub fn decoded(self, words: &[u32], k: usize) -> Vec<f32> {
+        let rows = words.chunks_exact(self.row_words(k).max(1));
+        let mut values = vec![0.0; rows.len() * k];
+        for (words, values) in rows.zip(values.chunks_exact_mut(k.max(1))) {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            self.decode(&bytes, 0, values);
+        }
+        values
+    }
+
+    /// Decodes values from value `first` on of the blocks that `bytes` begins with. Both ends are those of groups of [`GROUP`] values.
+    #[inline(always)]
+    pub fn decode(self, bytes: &[u8], first: usize, out: &mut [f32]) {
+        macro_rules! by_format {
+            ($($format:ident)*) => {
+                match self {
+                    // Sizes that the compiler knows make loops of vector instructions.
+                    $(Self::$format => decode(&const { Self::$format.layout() }, bytes, first, out),)*
+                }
+            };
+        }
+        by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4);
+    }
+}
+
+/// Does what [`BlockFormat::decode`] does for a layout.
+#[inline(always)]
+fn decode(layout: &Layout, bytes: &[u8], first: usize, out: &mut [f32]) {
+    for (group, out) in out.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
+        let value = first + GROUP * group;
+        let block = &bytes[value / layout.values * layout.bytes..][..layout.bytes];
+        let value = value % layout.values;
+        let [scale, offset] = layout.scales.of_value(block, value);
+        let mut codes = layout.low.of_group(block, value);
+        if let Some(high) = layout.high {
+            let upper = high.of_group(block, value);
+            for (code, upper) in codes.iter_mut().zip(upper) {
+                *code |= upper << layout.low.bits;
+            }
+        }
+        for (out, code) in out.iter_mut().zip(codes) {
+            let value = scale * layout.levels.level(code);
+            // The sum with 0 would lose the sign of a zero.
+            *out = if layout.scales.has_offsets() {
+                value + offset
+            } else {
+                value
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "blocks_tests.rs"]
+mod tests;
