@@ -194,7 +194,7 @@ fn float(element: ElementType) -> Element {
 
 /// A product of 4096 rows of 512 columns with 2048 columns of FP8 weights.
 fn fp8(element: ElementType) -> Program {
-    let linear = GroupedGemm::Fp8Linear(grouped_gemm::Problem {
+    let linear = GroupedGemm::CodedLinear(grouped_gemm::Problem {
         element: float(element),
         bias: true,
         stored: grouped_gemm::Stored::Fp8(Fp8Scheme {

@@ -108,7 +108,7 @@ impl Coded {
     }
 
     fn operation(&self) -> GroupedGemm {
-        GroupedGemm::Fp8Linear(self.problem)
+        GroupedGemm::CodedLinear(self.problem)
     }
 
     fn operands(&self) -> Vec<HostTensor> {

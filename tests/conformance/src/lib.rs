@@ -111,6 +111,9 @@ pub const GROUPED_GEMM: &[Case] = cases! {
     sparse24_gemm: sizes, f16 = halves(Element::F16), bf16 = halves(Element::Bf16),
         matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16),
         pipelines_f16 = pipelines(Element::F16), pipelines_bf16 = pipelines(Element::Bf16);
+    block_gemm: formats, experts, rows, of_another_program, f16 = halves(Element::F16), bf16 = halves(Element::Bf16),
+        matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16),
+        pipelines_f16 = pipelines(Element::F16), pipelines_bf16 = pipelines(Element::Bf16);
     weight_gradient: tile_edges, dense = dense_of(Element::F32), row_blocks, uneven_experts, gather,
         variants_agree_bit_for_bit, gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted,
         bias_uneven_experts, f16 = halves(Element::F16), bf16 = halves(Element::Bf16),

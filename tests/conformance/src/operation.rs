@@ -167,10 +167,10 @@ fn of_sorted_rows(operation: &Operation) -> &'static [&'static str] {
 
 /// Whether kernels write no row past the last expert's.
 fn leaves_other_rows(operation: &Operation) -> bool {
-    use GroupedGemm::{Fp8Codes, Fp8Linear};
+    use GroupedGemm::{CodedLinear, Fp8Codes};
     matches!(
         operation,
-        Operation::GroupedGemm(Fp8Linear(_) | Fp8Codes(_))
+        Operation::GroupedGemm(CodedLinear(_) | Fp8Codes(_))
     )
 }
 

@@ -24,7 +24,7 @@ const XLA_QUICKLY: &str =
 pub(crate) const LAVAPIPE_OPTIONS: &str = "GALLIVM_PERF";
 /// Families with kernels of their own, which are tested within WebGPU's default limits.
 pub(crate) const KERNELS: &str = "fp8,routing,topk,router_backward,hash_routing,expert_load,permute,capacity,rows,\
-    grouped_gemm,fp8_gemm,sparse24_gemm,weight_gradient,expert_activation,segment_attention,exact,moe_layer,quantize";
+    grouped_gemm,fp8_gemm,sparse24_gemm,block_gemm,weight_gradient,expert_activation,segment_attention,exact,moe_layer,quantize";
 
 /// Families and cases that, beside [`KERNELS`], launch every kernel that a GPU's plan may choose.
 const OTHER_KERNELS: &str = "kv_cache,nn,moe_training,experts,fp8_training,activation_dropout,attention::large_scores,attention::f16,\
@@ -33,7 +33,7 @@ const OTHER_KERNELS: &str = "kv_cache,nn,moe_training,experts,fp8_training,activ
 
 /// Families and cases that launch kernels without Burn, which has no device for Metal.
 pub(crate) const WITHOUT_BURN: &str = "topk,router_backward,hash_routing,expert_load,permute,capacity,rows,grouped_gemm,fp8_gemm,\
-    sparse24_gemm,weight_gradient,expert_activation,segment_attention,exact,attention::tiles,attention::tiles_f16,attention::tiles_bf16";
+    sparse24_gemm,block_gemm,weight_gradient,expert_activation,segment_attention,exact,attention::tiles,attention::tiles_f16,attention::tiles_bf16";
 
 /// The folder of the kit with the server's clients.
 pub(crate) const CLIENTS: &str = "tests/clients";

@@ -1,12 +1,15 @@
 //! Grouped products: one product per expert.
 
+pub mod blocks;
+mod decoded;
 pub mod fp8;
 mod sparse24;
 
+use crate::expert_activation::HiddenActivation;
 use crate::permute::{Segments, padded};
 use crate::product::{Factor, Lines, Product, Right, Run, products};
 use crate::values::Matrices;
-use moebius_ops::grouped_gemm::Problem;
+use moebius_ops::grouped_gemm::{Problem, Source};
 use sparse24::Sparse;
 
 /// The weights \[E,n,k\] of all experts.
@@ -117,4 +120,62 @@ fn product<'a, R>(
         ..Factor::rows(rows)
     };
     Product::new(left, right, [of_expert.len(), rows.columns, columns])
+}
+
+/// Computes act(x · W_eᵀ + b_e), or its gated form, \[R,n\] from x \[T,k\] or \[R,k\] with a bias \[E, n or 2n\] and the factor `right` of each
+/// expert \[k, n or 2n\]; for rows sorted as `segments` says, or without a sort for all rows of a single expert.
+fn coded<'a, R: Right>(
+    p: &Problem,
+    segments: Option<&Segments>,
+    x: (Matrices<'a>, Option<&'a [f32]>),
+    right: impl Fn(usize) -> R,
+) -> Vec<f32> {
+    let Some(segments) = segments else {
+        return activated(p, x, right, &[(0, Lines::From(0), p.row_bound)]);
+    };
+    let places = match p.rows {
+        Source::Tokens => segments.tokens(p.top_k),
+        Source::Sorted => (0..segments.order.len() as u32).collect(),
+    };
+    let of_expert = |e| {
+        let rows = segments.rows(e);
+        (e, Lines::At(&places[rows.clone()]), rows.len())
+    };
+    let of_experts: Vec<_> = segments.occupied().map(of_expert).collect();
+    padded(activated(p, x, right, &of_experts), p.row_bound, p.n)
+}
+
+/// Computes the products of experts, \[rows, n\], with their activation; each expert comes with the lines and the number of its rows.
+fn activated<'a, R: Right>(
+    p: &Problem,
+    (x, bias): (Matrices<'a>, Option<&'a [f32]>),
+    right: impl Fn(usize) -> R,
+    of_experts: &[(usize, Lines<'a>, usize)],
+) -> Vec<f32> {
+    let columns = p.n * p.parts();
+    let of_experts = of_experts.iter().map(|&(e, lines, rows)| Product {
+        left: Factor {
+            lines,
+            ..Factor::rows(x)
+        },
+        right: right(e),
+        rows,
+        inner: p.k,
+        columns,
+        bias: bias.map(|bias| &bias[e * columns..][..columns]),
+    });
+    let of_experts: Vec<_> = of_experts.collect();
+    let y = products(&of_experts);
+    if !p.gated && p.activation.is_none() {
+        return y;
+    }
+    let rule = HiddenActivation {
+        f: p.n,
+        gated: p.gated,
+        activation: p.activation,
+    };
+    let rows: usize = of_experts.iter().map(|p| p.rows).sum();
+    let mut hidden = vec![0.0; rows * p.n];
+    rule.activate(&y, &mut hidden);
+    hidden
 }

@@ -76,7 +76,7 @@ pub(crate) fn experts_of(operation: &Operation) -> Option<usize> {
         Operation::GroupedGemm(
             GroupedGemm::Linear(problem)
             | GroupedGemm::LinearBackward { problem, .. }
-            | GroupedGemm::Fp8Linear(problem),
+            | GroupedGemm::CodedLinear(problem),
         ) => (problem.experts, problem.dense),
         _ => return None,
     };
@@ -238,7 +238,7 @@ fn products(
     let mut local = *operation;
     let (GroupedGemm::Linear(p)
     | GroupedGemm::LinearBackward { problem: p, .. }
-    | GroupedGemm::Fp8Linear(p)) = &mut local
+    | GroupedGemm::CodedLinear(p)) = &mut local
     else {
         unreachable!("refused before it is lowered");
     };
@@ -353,7 +353,7 @@ impl Share {
                 let mut local = *product;
                 let (GroupedGemm::Linear(p)
                 | GroupedGemm::LinearBackward { problem: p, .. }
-                | GroupedGemm::Fp8Linear(p)) = &mut local
+                | GroupedGemm::CodedLinear(p)) = &mut local
                 else {
                     return Ok(None);
                 };

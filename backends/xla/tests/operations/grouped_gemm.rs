@@ -219,7 +219,7 @@ fn products_are_those_of_decoded_weights() {
             for (rows, [n, k]) in [sizes[(at + nth) % 4], sizes[(at + nth + 2) % 4]] {
                 let p = dense(rows, [n, k], granularity, format);
                 let x = f32s(&[rows, k], &noise(rows * k, 2));
-                let product = GroupedGemm::Fp8Linear(p);
+                let product = GroupedGemm::CodedLinear(p);
                 run::check(product, &inputs(&p, x, None), of_largest(1e-6));
             }
         }
@@ -237,7 +237,7 @@ fn sixteen_bits_times_codes() {
             let x = floats(of, &[9, 36], &noise(9 * 36, 2));
             // A unit in the last place; the error of the sum is negligible.
             let tolerance = 2.1 * f64::from(-bits).exp2();
-            let got = run::check(GroupedGemm::Fp8Linear(p), &inputs(&p, x, None), |_| {
+            let got = run::check(GroupedGemm::CodedLinear(p), &inputs(&p, x, None), |_| {
                 tolerance
             });
             assert_eq!(got[0].ty.element, of);
@@ -252,7 +252,7 @@ fn a_row_does_not_see_the_others() {
         let p = dense(rows, [33, 4096], Granularity::Row, Fp8Format::E4M3);
         let of = |x: &[f32]| {
             let x = f32s(&[rows, 4096], x);
-            run(GroupedGemm::Fp8Linear(p), &inputs(&p, x, None))[0].to_floats()
+            run(GroupedGemm::CodedLinear(p), &inputs(&p, x, None))[0].to_floats()
         };
         let (x, mut other) = (noise(rows * 4096, 2), noise(rows * 4096, 9));
         other[4096..2 * 4096].copy_from_slice(&x[4096..2 * 4096]);
@@ -281,7 +281,7 @@ fn experts_have_weights_of_their_own() {
                 x[used * k..].fill(f32::NAN);
             }
             let inputs = inputs(&p, f32s(&[rows, k], &x), Some(&sorted(&keys, 4)));
-            run::check(GroupedGemm::Fp8Linear(p), &inputs, |_| 1e-5);
+            run::check(GroupedGemm::CodedLinear(p), &inputs, |_| 1e-5);
         }
     }
 }
@@ -291,7 +291,7 @@ fn rows_without_an_expert_are_zeros() {
     let p = dense(6, [5, 9], Granularity::Row, Fp8Format::E5M2);
     let p = routed(p, 6, [3, 2], Source::Tokens);
     let inputs = inputs(&p, f32s(&[3, 9], &noise(27, 2)), Some(&sorted(&[3; 6], 3)));
-    let y = run(GroupedGemm::Fp8Linear(p), &inputs)[0].to_floats();
+    let y = run(GroupedGemm::CodedLinear(p), &inputs)[0].to_floats();
     assert_eq!(y, [0.0; 30]);
 }
 
@@ -312,7 +312,7 @@ fn a_row_does_not_depend_on_where_it_lies() {
                 };
                 let x = floats(of, &[tokens, k], &noise(k, 2).repeat(tokens));
                 let inputs = inputs(&p, x, Some(&sorted(&vec![1; tokens], 3)));
-                run(GroupedGemm::Fp8Linear(p), &inputs).remove(0).bytes
+                run(GroupedGemm::CodedLinear(p), &inputs).remove(0).bytes
             };
             let (alone, many) = (result(1), result(300));
             for (row, bytes) in many.chunks(alone.len()).enumerate() {

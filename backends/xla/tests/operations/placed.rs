@@ -206,11 +206,11 @@ fn codes_and_scales_are_divided() {
     for granularity in [Granularity::Row, Granularity::Mx] {
         let p = dense(26, [70, 36], granularity, Fp8Format::E4M3);
         let x = |rows: usize| f32s(&[rows, 36], &noise(rows * 36, 2));
-        let product = GroupedGemm::Fp8Linear(p);
+        let product = GroupedGemm::CodedLinear(p);
         check(product, false, &inputs(&p, x(26), None), of_largest(1e-5));
         let p = routed(p, 26, [4, 2], Source::Tokens);
         let inputs = inputs(&p, x(13), Some(&sorted(&keys, 4)));
-        check(GroupedGemm::Fp8Linear(p), true, &inputs, of_largest(1e-5));
+        check(GroupedGemm::CodedLinear(p), true, &inputs, of_largest(1e-5));
     }
 }
 

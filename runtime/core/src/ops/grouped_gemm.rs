@@ -152,7 +152,7 @@ pub(crate) fn fp8_linear(
         variant: of.variant(),
         conversion,
     };
-    let call = Request::new(GroupedGemm::Fp8Linear(problem), &x.device(), &how)?.reads([x]);
+    let call = Request::new(GroupedGemm::CodedLinear(problem), &x.device(), &how)?.reads([x]);
     let sort = of.sorted().into_iter().flat_map(Sorted::segments);
     let call = call.reads([codes, scales]).reads(sort).reads(bias);
     let call = call.beside(of.sorted().and_then(Sorted::tiles));
@@ -206,8 +206,8 @@ pub(super) mod flex {
     };
     use crate::ops::tensors::Value;
     use burn::tensor::DType;
-    use moebius_host::grouped_gemm as host;
     use moebius_host::grouped_gemm::fp8::{self, Weights};
+    use moebius_host::grouped_gemm::{self as host, blocks};
     use moebius_host::quantize::Scales;
     use moebius_ops::GroupedGemm;
     use moebius_ops::grouped_gemm::Problem;
@@ -222,7 +222,7 @@ pub(super) mod flex {
                 w,
                 bias,
             } => gradients(problem, [*rows, *w, *bias], b),
-            GroupedGemm::Fp8Linear(problem) => fp8_linear(problem, b),
+            GroupedGemm::CodedLinear(problem) => coded_linear(problem, b),
             GroupedGemm::Fp8Codes(_) => {
                 unreachable!("a product of codes needs matrix instructions")
             }
@@ -267,17 +267,22 @@ pub(super) mod flex {
         }
     }
 
-    fn fp8_linear(p: &Problem, mut b: Operands) -> Vec<Computed> {
+    fn coded_linear(p: &Problem, mut b: Operands) -> Vec<Computed> {
         let x = b.float("x").to_contiguous();
         let segments = (!p.dense).then(|| segments(&mut b, 0));
         let codes = b.word("codes").to_contiguous();
+        let codes = signed_words(&codes);
         let bias = Floats::of(&mut b, "b");
+        if p.stored.blocks().is_some() {
+            let (segments, x) = (segments.as_ref(), matrices(&x));
+            return vec![blocks::linear(p, segments, x, &codes, bias.maybe()).into()];
+        }
         let scales = match b.take("scales") {
             Value::Float(scales) => Value::Float(to_f32(scales).to_contiguous()),
             bytes @ Value::Word(_) => bytes,
         };
         let weights = Weights {
-            codes: &signed_words(&codes),
+            codes: &codes,
             scales: match &scales {
                 Value::Float(scales) => Scales::F32(Cow::Borrowed(scales.storage())),
                 Value::Word(bytes) => Scales::E8M0(words(bytes.clone()).into()),

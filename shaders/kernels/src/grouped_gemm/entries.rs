@@ -6,6 +6,7 @@ use super::{WeightLayout, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned};
 use crate::fp8::Conversion;
 use moebius_ops::Element;
+use moebius_ops::blocks::BlockFormat;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::Granularity;
 
@@ -67,6 +68,14 @@ const fn sparse(problem: Problem) -> Problem {
     }
 }
 
+/// The problem with weights in blocks.
+const fn in_blocks(problem: Problem, format: BlockFormat) -> Problem {
+    Problem {
+        stored: Stored::Blocks(format),
+        ..problem
+    }
+}
+
 const GATHER_RELU: Problem = of(Source::Tokens, Some(Activation::Relu), false);
 const GATHER_GELU_BIAS: Problem = of(Source::Tokens, Some(Activation::Gelu), true);
 const GATHER_MISH: Problem = of(Source::Tokens, Some(Activation::Mish), false);
@@ -109,6 +118,24 @@ const SPARSE: &[Problem] = &[
     sparse(turned(dense(false))),
 ];
 
+/// Every format of blocks, in products of every kind.
+const BLOCKS: &[Problem] = &[
+    in_blocks(dense(true), BlockFormat::Q8_0),
+    in_blocks(dense(false), BlockFormat::Q4_0),
+    in_blocks(dense(false), BlockFormat::Q4_1),
+    in_blocks(dense(false), BlockFormat::Q5_0),
+    in_blocks(dense(false), BlockFormat::Q5_1),
+    in_blocks(GATHER_GATED_SILU, BlockFormat::Q4K),
+    in_blocks(dense(false), BlockFormat::Q5K),
+    in_blocks(SORTED_BIAS, BlockFormat::Q6K),
+    in_blocks(dense(false), BlockFormat::Iq4Nl),
+    in_blocks(GATHER_GATED_SILU, BlockFormat::Mxfp4),
+];
+const BLOCKS_HALF: &[Problem] = &[
+    in_blocks(dense(true), BlockFormat::Q8_0),
+    in_blocks(GATHER_GATED_SILU, BlockFormat::Q4K),
+];
+
 const MATRIX: &[Problem] = &[
     GATHER_RELU,
     GATHER_GATED_SILU,
@@ -118,18 +145,21 @@ const MATRIX: &[Problem] = &[
     GATHER_GATED_ROW,
     sparse(dense(true)),
     sparse(turned(dense(false))),
+    in_blocks(dense(true), BlockFormat::Q8_0),
+    in_blocks(GATHER_GATED_SILU, BlockFormat::Q4K),
 ];
 
 const ALL: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Naive, Variant::Cpu];
 const FAST: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Cpu];
 
 /// Variants with their cases in f32 and in 16-bit types; the naive variant has none of the latter.
-const ENTRIES: [(&[Variant], &[Problem], &[Problem]); 5] = [
+const ENTRIES: [(&[Variant], &[Problem], &[Problem]); 6] = [
     (ALL, FULL, HALF),
     (&[Variant::TensorCore, Variant::Pipelined], &[], MATRIX),
     (FAST, LAYER, LAYER),
     (ALL, FP8, FP8_HALF),
     (ALL, SPARSE, SPARSE),
+    (ALL, BLOCKS, BLOCKS_HALF),
 ];
 
 /// Every variant, in the cases that compile to different code.

@@ -5,6 +5,7 @@
 
 pub(crate) mod activation;
 pub mod bias_gradient;
+mod blocks;
 mod cpu;
 mod cpu_fp8;
 #[cfg(feature = "emit")]
@@ -53,6 +54,9 @@ fn name(problem: &Problem, variant: Variant) -> String {
     if let Stored::Fp8(codes) = problem.stored {
         name += &format!("_{}_{}", codes.format.name(), codes.granularity.name());
     }
+    if let Stored::Blocks(format) = problem.stored {
+        name += &format!("_{format}");
+    }
     name
 }
 
@@ -62,6 +66,7 @@ fn family(problem: &Problem) -> &'static str {
         Stored::Values => "grouped_gemm",
         Stored::Fp8(_) => "fp8_gemm",
         Stored::Sparse24 => "sparse24_gemm",
+        Stored::Blocks(_) => "block_gemm",
     }
 }
 
@@ -100,9 +105,9 @@ buffers! {
         pub x: Handle = "x" | "rows" => "[T,k] or [R,k]" read,
         /// The segments of the experts, read; absent in a dense product.
         pub segments: Option<Segments> = "offsets",
-        /// Weights \[E, n or 2n, k\] or \[E, k, n\], those of them that are kept, or panels of codes ([`fp8`]), read.
+        /// Weights \[E, n or 2n, k\] or \[E, k, n\], those of them that are kept, panels of codes ([`fp8`]), or blocks of codes, read.
         pub weights: Handle = "codes" | "W",
-        /// Scales of codes or places of kept weights, read; absent if all weights are stored as values.
+        /// Scales of codes or places of kept weights, read; absent if all weights are stored as values or in blocks.
         pub scales_or_places: Option<Handle> = "scales" | "places",
         pub bias: Option<Handle> = "b" => "[E, n or 2n]" read: "present when the problem has a bias",
         pub out: Handle = "y" => "[R,n]" written,
@@ -246,7 +251,7 @@ struct Bindings {
     tiles: Option<BufferArg>,
     /// Weights as elements: all of them, or those that are kept.
     w: Option<BufferArg>,
-    /// Words of codes, or of the places of kept weights.
+    /// Words of codes or blocks, or of the places of kept weights.
     words: Option<BufferArg>,
     /// The scales of codes.
     scales: Option<BufferArg>,
@@ -267,6 +272,7 @@ impl Bindings {
             Stored::Values => (weights, None, None),
             Stored::Fp8(_) => (None, weights, beside),
             Stored::Sparse24 => (weights, beside, None),
+            Stored::Blocks(_) => (None, weights, None),
         };
         Self {
             x: bind(operands.x),

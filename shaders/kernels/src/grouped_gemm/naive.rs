@@ -1,6 +1,7 @@
 //! The `naive` variant: one unit per output, as the baseline of the benchmarks.
 
 use super::activation::{activate, gated};
+use super::blocks::four_of_row;
 use super::fp8::{block_words, scale_at};
 use super::sparse24::{one_of_row, stack_of};
 use super::tile::Spec;
@@ -10,6 +11,7 @@ use super::{
 };
 use crate::fp8::decode_bits;
 use cubecl::prelude::*;
+use moebius_ops::blocks::BlockFormat;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Units per cube, one per column.
@@ -52,6 +54,11 @@ fn grouped_gemm_naive<F: Float, L: Size>(
                 Stored::Sparse24 => {
                     let (kept, places) = (w.unwrap(), words.unwrap());
                     dot_sparse::<F, L>(x, kept, places, &sizes, from, expert, part, column, spec)
+                }
+                Stored::Blocks(format) => {
+                    let row = (expert - sizes.slab_first) * parts + part;
+                    let row = row * sizes.n + column;
+                    dot_blocks::<F>(x, words.unwrap(), &sizes, from, row, format)
                 }
             };
             #[comptime]
@@ -151,6 +158,28 @@ fn dot_sparse<F: Float, L: Size>(
         };
         let w = one_of_row::<F, L>(kept, places, &stack, row, at);
         sum = fma(f32::cast_from(x[from + kk]), w, sum);
+    }
+    sum
+}
+
+/// Like [`dot`], with weights in blocks; `row` is the row of the weights in the slab.
+#[cube]
+fn dot_blocks<F: Float>(
+    x: &[F],
+    codes: &[u32],
+    sizes: &Sizes,
+    from: usize,
+    row: usize,
+    #[comptime] format: BlockFormat,
+) -> f32 {
+    let mut sum = 0.0f32;
+    for kk in range_stepped(0, sizes.k, 4) {
+        let four = four_of_row(codes, row, kk, sizes.k, format);
+        #[unroll]
+        for lane in 0..4usize {
+            let a = f32::cast_from(x[from + kk + lane]);
+            sum = fma(a, four.extract(lane), sum);
+        }
     }
     sum
 }

@@ -1,6 +1,7 @@
 //! The `pipelined` variant: rows of x, or of x through the sort, times an expert's weights or decoded codes.
 
 use super::activation::{activate, gated};
+use super::blocks;
 use super::fp8::{panels_of, word_of_column};
 use super::fragments::Lines;
 use super::pipeline::copies::{after, chunks, copied, copy, end_copies, place, wait_for_stage};
@@ -186,11 +187,11 @@ fn copy_weights(
     }
 }
 
-/// Puts one step of 2:4 weights together in a stage.
+/// Puts one step of 2:4 weights together in a stage, or decodes one of weights in blocks.
 #[cube]
-fn complete_weights(
-    kept: &[Chunk],
-    places: &[u32],
+fn complete_weights<F: Float>(
+    kept: &ComptimeOption<&[Chunk]>,
+    words: &[u32],
     ring: &mut Shared<[Chunk]>,
     sizes: &Sizes,
     tile: &Place,
@@ -221,7 +222,12 @@ fn complete_weights(
         };
         let mut dense = Chunk::new(0u32);
         if inside {
-            dense = chunk_of_row(kept, places, &stack, row, from);
+            dense = match comptime!(spec.stored) {
+                Stored::Blocks(format) => {
+                    blocks::chunk_of_row::<F>(words, row, from, sizes.k, format)
+                }
+                _ => chunk_of_row(kept.unwrap(), words, &stack, row, from),
+            };
         }
         let to = slot * comptime!(of.chunks(1)) + place(line, chunk, 1usize, of);
         ring[to] = dense;
@@ -323,8 +329,8 @@ fn fill<F: Float>(
         Stored::Values => {
             copy_weights(w.unwrap(), &mut rings.right, sizes, place, step, slot, spec)
         }
-        Stored::Sparse24 => complete_weights(
-            w.unwrap(),
+        Stored::Sparse24 | Stored::Blocks(_) => complete_weights::<F>(
+            w,
             words.unwrap(),
             &mut rings.right,
             sizes,

@@ -366,6 +366,7 @@ fn check_variant(
     Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
     super::fp8::supported(problem, device)?;
     super::sparse24::supported(problem, device)?;
+    super::blocks::supported(problem)?;
     match variant {
         // `matrices` checks these.
         Variant::TensorCore | Variant::Pipelined => Ok(()),

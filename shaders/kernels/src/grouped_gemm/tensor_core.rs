@@ -4,6 +4,7 @@
 //! chooses the order of summation, so results differ from those of other variants in the last bits.
 
 use super::activation::{activate, gated};
+use super::blocks;
 use super::fp8::{four_of_column, panels_of};
 use super::fragments::{ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums};
 use super::sparse24::{four_of_row, stack_of, whole_loads};
@@ -120,8 +121,8 @@ fn load_rows<F: Float>(
 /// Copies inner columns from `k0` of the weights of the tile's columns, gate and up, into workgroup memory.
 #[cube]
 fn load_weights<F: Float>(
-    w: &[Vector<F, Const<4>>],
-    places: &ComptimeOption<&[u32]>,
+    w: &ComptimeOption<&[Vector<F, Const<4>>]>,
+    words: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<F, Const<4>>]>,
     sizes: &Sizes,
     place: &Place,
@@ -149,14 +150,14 @@ fn load_weights<F: Float>(
                     let row = expert_row + part * sizes.n + in_part;
                     let column = k0 + 4 * (i % across);
                     if column < sizes.k {
-                        four = weights_of_row::<F>(w, places, sizes, row, column, sizes.k, spec);
+                        four = weights_of_row::<F>(w, words, sizes, row, column, sizes.k, spec);
                     }
                 }
                 Lines::Inner => {
                     let column = place.column + 4 * (i % across);
                     if k0 + line < sizes.k && column < sizes.n {
                         let row = (place.expert - sizes.slab_first) * sizes.k + k0 + line;
-                        four = weights_of_row::<F>(w, places, sizes, row, column, sizes.n, spec);
+                        four = weights_of_row::<F>(w, words, sizes, row, column, sizes.n, spec);
                     }
                 }
             }
@@ -168,8 +169,8 @@ fn load_weights<F: Float>(
 /// Four weights from `column` on of row `row` of W as it lies in memory, which has `width` in a row.
 #[cube]
 fn weights_of_row<F: Float>(
-    w: &[Vector<F, Const<4>>],
-    places: &ComptimeOption<&[u32]>,
+    w: &ComptimeOption<&[Vector<F, Const<4>>]>,
+    words: &ComptimeOption<&[u32]>,
     sizes: &Sizes,
     row: usize,
     column: usize,
@@ -179,10 +180,18 @@ fn weights_of_row<F: Float>(
     match comptime!(spec.stored) {
         Stored::Sparse24 => {
             let stack = stack_of(sizes, spec.parts, spec.layout);
-            let four = four_of_row::<F, Const<4>>(w, places.unwrap(), &stack, row, column);
+            let (kept, places) = (w.unwrap(), words.unwrap());
+            let four = four_of_row::<F, Const<4>>(kept, places, &stack, row, column);
             Vector::<F, Const<4>>::cast_from(four)
         }
-        Stored::Values | Stored::Fp8(_) => w[(row * width + column) / 4],
+        Stored::Blocks(format) => {
+            let four = blocks::four_of_row(words.unwrap(), row, column, width, format);
+            Vector::<F, Const<4>>::cast_from(four)
+        }
+        Stored::Values | Stored::Fp8(_) => {
+            let w = w.unwrap();
+            w[(row * width + column) / 4]
+        }
     }
 }
 
@@ -262,8 +271,8 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
         for k0 in range_stepped(0, sizes.k, comptime!(fragments.edge)) {
             load_rows::<F>(x, &order, &mut x_tile, &sizes, &place, k0, spec);
             match comptime!(spec.stored) {
-                Stored::Values | Stored::Sparse24 => {
-                    load_weights::<F>(w.unwrap(), &words, &mut w_tile, &sizes, &place, k0, spec)
+                Stored::Values | Stored::Sparse24 | Stored::Blocks(_) => {
+                    load_weights::<F>(&w, &words, &mut w_tile, &sizes, &place, k0, spec)
                 }
                 Stored::Fp8(fp8) => {
                     let (codes, scales) = (words.unwrap(), scales.unwrap());

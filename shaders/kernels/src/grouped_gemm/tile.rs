@@ -8,6 +8,7 @@
 //! rows share the cost of a decode, about 64 multiply-adds.
 
 use super::activation::{activate, gated};
+use super::blocks;
 use super::fp8::{four_of_column, panels_of};
 use super::sparse24::{self, four_of_row, four_of_rows, stack_of};
 use super::{
@@ -173,8 +174,8 @@ fn load_rows<F: Float, N: Size>(
 /// Loads the next step of the columns' weights (gate, then up) into workgroup memory.
 #[cube]
 fn load_weights<F: Float, N: Size>(
-    w: &[Vector<F, N>],
-    places: &ComptimeOption<&[u32]>,
+    w: &ComptimeOption<&[Vector<F, N>]>,
+    words: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<f32, Const<4>>]>,
     sizes: &Sizes,
     place: &Place,
@@ -199,14 +200,14 @@ fn load_weights<F: Float, N: Size>(
                     let row = expert_row + part * sizes.n + column;
                     let inner = k0 + 4 * step;
                     tile[line * comptime!(shape.stride()) + step] =
-                        weights_of_row::<F, N>(w, places, sizes, row, inner, spec);
+                        weights_of_row::<F, N>(w, words, sizes, row, inner, spec);
                 }
                 WeightLayout::InOut => {
                     let line = i % comptime!(shape.columns());
                     let step = i / comptime!(shape.columns());
                     let (row, column) = (k0 + 4 * step, min(place.column + line, sizes.n - 1));
                     tile[line * comptime!(shape.stride()) + step] =
-                        weights_of_column::<F, N>(w, places, sizes, expert_row, row, column, spec);
+                        weights_of_column::<F, N>(w, words, sizes, expert_row, row, column, spec);
                 }
             }
         }
@@ -216,8 +217,8 @@ fn load_weights<F: Float, N: Size>(
 /// Four weights of row `row` of \[E, n or 2n, k\] from inner column `column` on; 0 past the end of the row.
 #[cube]
 fn weights_of_row<F: Float, N: Size>(
-    w: &[Vector<F, N>],
-    places: &ComptimeOption<&[u32]>,
+    w: &ComptimeOption<&[Vector<F, N>]>,
+    words: &ComptimeOption<&[u32]>,
     sizes: &Sizes,
     row: usize,
     column: usize,
@@ -226,17 +227,18 @@ fn weights_of_row<F: Float, N: Size>(
     match comptime!(spec.stored) {
         Stored::Sparse24 => {
             let stack = stack_of(sizes, spec.parts, spec.layout);
-            four_of_row::<F, N>(w, places.unwrap(), &stack, row, column)
+            four_of_row::<F, N>(w.unwrap(), words.unwrap(), &stack, row, column)
         }
-        Stored::Values | Stored::Fp8(_) => load_four::<F, N>(w, row, column, sizes.k),
+        Stored::Blocks(format) => blocks::four_of_row(words.unwrap(), row, column, sizes.k, format),
+        Stored::Values | Stored::Fp8(_) => load_four::<F, N>(w.unwrap(), row, column, sizes.k),
     }
 }
 
 /// Four weights of a column of an expert's \[k, n\] from `row` on, 0 past the last; `expert_row` is as [`load_column`] has it.
 #[cube]
 fn weights_of_column<F: Float, N: Size>(
-    w: &[Vector<F, N>],
-    places: &ComptimeOption<&[u32]>,
+    w: &ComptimeOption<&[Vector<F, N>]>,
+    words: &ComptimeOption<&[u32]>,
     sizes: &Sizes,
     expert_row: usize,
     row: usize,
@@ -249,9 +251,12 @@ fn weights_of_column<F: Float, N: Size>(
             // The rows of the experts before, k of each.
             let before = expert_row / sizes.n * sizes.k;
             let end = before + sizes.k;
-            four_of_rows::<F, N>(w, places.unwrap(), &stack, before + row, end, column)
+            let (kept, places) = (w.unwrap(), words.unwrap());
+            four_of_rows::<F, N>(kept, places, &stack, before + row, end, column)
         }
-        Stored::Values | Stored::Fp8(_) => load_column::<F, N>(w, sizes, expert_row, row, column),
+        Stored::Values | Stored::Fp8(_) | Stored::Blocks(_) => {
+            load_column::<F, N>(w.unwrap(), sizes, expert_row, row, column)
+        }
     }
 }
 
@@ -391,8 +396,8 @@ fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
                     let (codes, scales) = (words.unwrap(), scales.unwrap());
                     load_codes(codes, scales, &mut w_tile, &sizes, &place, k0, spec, fp8);
                 }
-                Stored::Values | Stored::Sparse24 => {
-                    load_weights::<F, L>(w.unwrap(), &words, &mut w_tile, &sizes, &place, k0, spec)
+                Stored::Values | Stored::Sparse24 | Stored::Blocks(_) => {
+                    load_weights::<F, L>(&w, &words, &mut w_tile, &sizes, &place, k0, spec)
                 }
             }
             sync_cube();

@@ -174,7 +174,7 @@ impl Family for GroupedGemm {
                 let plan = gradient::plan(*p, variant(p), device)?;
                 Kernels::of(plan, gradient::launch).walking(tiles(p, variant(p).tile_rows()))
             }
-            Self::Fp8Linear(p) => {
+            Self::CodedLinear(p) => {
                 let choice = Choice {
                     variant: how.variant,
                     allow_unproven: false,

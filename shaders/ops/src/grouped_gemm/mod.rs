@@ -7,9 +7,9 @@
 //! Shapes: W \[E, n or 2n (gate rows, then up rows), k\], or \[E, k, n\] for x · W_e, the backward of a product
 //! ([`WeightLayout`]); b \[E, n or 2n\]; x \[T,k\] or \[R,k\], out \[R,n\], where R ≤ S is the largest number of sorted rows of
 //! any routing. Elements are f32, f16 or bf16; sums are f32. Rows that no slot is sorted to are left unchanged.
-//! [`Problem::dense`] is the ordinary product: one matrix for all rows, without a sort. Weights may be [`Stored`] as FP8 codes ([`fp8`])
-//! or without half of them ([`sparse24`]), decoded while they are loaded; the result equals, to the last bit, the product of the decoded
-//! weights, in f32 if they are codes.
+//! [`Problem::dense`] is the ordinary product: one matrix for all rows, without a sort. Weights may be [`Stored`] as FP8 codes ([`fp8`]),
+//! in blocks of codes ([`crate::blocks`]) or without half of them ([`sparse24`]), decoded while they are loaded; the result equals, to the
+//! last bit, the product of the decoded weights, in f32 if they are codes.
 //!
 //! FLOPs: 2·R·n·k, twice that gated. Bytes: at least (R·k + E·n·k + R·n) elements.
 //!
@@ -20,6 +20,7 @@ pub mod fp8;
 pub mod sparse24;
 pub mod weight_gradient;
 
+use crate::blocks::BlockFormat;
 use crate::element::Element;
 use crate::error::{Mismatch, fits};
 use crate::permute::{Sorted, check_row_bound};
@@ -65,6 +66,8 @@ pub enum Stored {
     Fp8(Fp8Scheme),
     /// Two of each four neighbouring values of a row, and their places.
     Sparse24,
+    /// The words of blocks of codes ([`crate::blocks`]), a row of an expert's W after the other; only with [`WeightLayout::OutIn`].
+    Blocks(BlockFormat),
 }
 
 impl Stored {
@@ -72,7 +75,15 @@ impl Stored {
     pub const fn fp8(self) -> Option<Fp8Scheme> {
         match self {
             Self::Fp8(scheme) => Some(scheme),
-            Self::Values | Self::Sparse24 => None,
+            Self::Values | Self::Sparse24 | Self::Blocks(_) => None,
+        }
+    }
+
+    /// The format of weights in blocks.
+    pub const fn blocks(self) -> Option<BlockFormat> {
+        match self {
+            Self::Blocks(format) => Some(format),
+            Self::Values | Self::Fp8(_) | Self::Sparse24 => None,
         }
     }
 }
@@ -168,7 +179,8 @@ impl Problem {
     ///
     /// # Errors
     /// [`Mismatch`] under the conditions of [`Problem::new`], when `row_bound` doesn't fit the slots, when a dense product has
-    /// several experts or other rows than slots, when a block of scales ends inside a word, and when a row of W ends inside a group of four.
+    /// several experts or other rows than slots, when a block of scales ends inside a word, and when a row of W ends inside a group of four or a
+    /// block of codes.
     pub fn check(&self) -> Result<(), Mismatch> {
         Self::new(self.slots, self.experts, self.top_k, self.n, self.k)?;
         check_row_bound(self.row_bound, self.slots)?;
@@ -180,6 +192,7 @@ impl Problem {
             Stored::Values => Ok(()),
             Stored::Fp8(scheme) => scheme.check(self.k),
             Stored::Sparse24 => sparse24::check(self.weight_rows()[1]),
+            Stored::Blocks(format) => format.check(self.k),
         }
     }
 
@@ -204,6 +217,7 @@ impl Problem {
             Stored::Values => (values, self.element.bytes()),
             Stored::Fp8(_) => (fp8::expert_words(self), 4),
             Stored::Sparse24 => (values / 2, self.element.bytes()),
+            Stored::Blocks(format) => (self.n * self.parts() * format.row_words(self.k), 4),
         }
     }
 

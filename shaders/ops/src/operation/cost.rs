@@ -92,7 +92,7 @@ impl GroupedGemm {
         match self {
             Self::Linear(problem)
             | Self::LinearBackward { problem, .. }
-            | Self::Fp8Linear(problem) => problem,
+            | Self::CodedLinear(problem) => problem,
             Self::Fp8Codes(codes) => &codes.product,
         }
     }

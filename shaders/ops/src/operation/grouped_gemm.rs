@@ -28,8 +28,8 @@ pub enum GroupedGemm {
         /// Whether to compute the gradient of the bias.
         bias: bool,
     },
-    /// act(x · W_eᵀ + b_e), or its gated form, with weights as FP8 codes ([`fp8`]).
-    Fp8Linear(Problem),
+    /// act(x · W_eᵀ + b_e), or its gated form, with weights as FP8 codes ([`fp8`]) or in blocks ([`crate::blocks`]).
+    CodedLinear(Problem),
     /// y \[R, n\] f32 from FP8 codes of x and of the weights ([`fp8_mma`]). It needs matrix instructions.
     Fp8Codes(fp8_mma::Problem),
 }
@@ -47,7 +47,7 @@ impl GroupedGemm {
                 .with(&["drows"], *rows)
                 .with(&["dW"], *w)
                 .with(&["db"], *bias),
-            Self::Fp8Linear(p) => fp8_linear(p),
+            Self::CodedLinear(p) => coded_linear(p),
             Self::Fp8Codes(p) => fp8_codes(p),
         }
     }
@@ -56,7 +56,8 @@ impl GroupedGemm {
         match self {
             Self::Linear(p) | Self::LinearBackward { problem: p, .. } => {
                 p.check()?;
-                let plain = !p.gated && p.activation.is_none() && p.stored.fp8().is_none();
+                let values = matches!(p.stored, Stored::Values | Stored::Sparse24);
+                let plain = !p.gated && p.activation.is_none() && values;
                 let right = plain && p.layout == WeightLayout::OutIn && p.rows == Source::Sorted;
                 let expected = "a plain product of sorted rows and [E, n, k]";
                 Mismatch::unless(right, "grouped linear", expected, format_args!("{p:?}"))?;
@@ -66,11 +67,13 @@ impl GroupedGemm {
                 let got = format_args!("{:?}", p.stored);
                 Mismatch::unless(right, "gradient of W", expected, got)
             }
-            Self::Fp8Linear(p) => {
+            Self::CodedLinear(p) => {
                 p.check()?;
-                fp8::matrix(p)?;
+                if !matches!(p.stored, Stored::Blocks(_)) {
+                    fp8::matrix(p)?;
+                }
                 let (right, expected) = (p.layout == WeightLayout::OutIn, "codes of [E, n, k]");
-                Mismatch::unless(right, "fp8 linear", expected, format_args!("{p:?}"))
+                Mismatch::unless(right, "coded linear", expected, format_args!("{p:?}"))
             }
             Self::Fp8Codes(p) => fp8_mma::Problem::new(p.product, p.x).map(drop),
         }
@@ -80,8 +83,12 @@ impl GroupedGemm {
         let y = match self {
             Self::Linear(p) => product(p, b, b.floats("rows"), &weights(p, b)),
             Self::LinearBackward { problem, .. } => return Ok(gradients(problem, b)),
-            Self::Fp8Linear(p) => {
-                let weights = fp8::decoded(p, b.words("codes"), &scale_words(b));
+            Self::CodedLinear(p) => {
+                let codes = b.words("codes");
+                let weights = match p.stored {
+                    Stored::Blocks(format) => format.decoded(codes, p.k),
+                    _ => fp8::decoded(p, codes, &scale_words(b)),
+                };
                 product(p, b, b.floats("x"), &weights)
             }
             Self::Fp8Codes(p) => product_of_codes(p, b),
@@ -100,7 +107,7 @@ fn weights(p: &Problem, b: &Operands<'_>) -> Vec<f32> {
     let w = b.f32s("W");
     match p.stored {
         Stored::Sparse24 => sparse24::decoded(&w, b.words("places"), p.k),
-        Stored::Values | Stored::Fp8(_) => w,
+        Stored::Values | Stored::Fp8(_) | Stored::Blocks(_) => w,
     }
 }
 
@@ -159,13 +166,21 @@ fn multiplied(name: &str, p: &Problem) -> Signature {
         ('a', across),
         ('v', if sparse { p.k / 2 } else { p.k }),
         ('g', sparse24::place_words(p.k)),
+        (
+            'z',
+            p.stored.blocks().map_or(1, |format| format.row_words(p.k)),
+        ),
     ];
     let signature = signature(name, p.element, &sizes).with(&["places"], sparse);
     signature.with(&["order", "offsets"], !p.dense)
 }
 
-fn fp8_linear(p: &Problem) -> Signature {
-    let name = ["grouped fp8 linear", "fp8 linear"][usize::from(p.dense)];
+fn coded_linear(p: &Problem) -> Signature {
+    let names = match p.stored {
+        Stored::Blocks(_) => ["grouped block linear", "block linear"],
+        _ => ["grouped fp8 linear", "fp8 linear"],
+    };
+    let name = names[usize::from(p.dense)];
     let mut signature = multiplied(name, p).with(&["b"], p.bias);
     if let Some(weights) = p.stored.fp8() {
         signature.operands[2].scalar = scale_scalar(weights.granularity);

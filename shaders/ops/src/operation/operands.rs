@@ -211,7 +211,7 @@ fn sorted_rows(operation: &Operation) -> usize {
         Operation::GroupedGemm(operation) => match operation {
             GroupedGemm::Linear(p)
             | GroupedGemm::LinearBackward { problem: p, .. }
-            | GroupedGemm::Fp8Linear(p) => p.row_bound,
+            | GroupedGemm::CodedLinear(p) => p.row_bound,
             GroupedGemm::Fp8Codes(p) => p.product.row_bound,
         },
         Operation::Experts(

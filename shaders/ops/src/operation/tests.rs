@@ -1,4 +1,5 @@
 use super::*;
+use crate::blocks::BlockFormat;
 use crate::grouped_gemm::{self, Source, Stored};
 use crate::permute::sorting;
 use crate::permute::{Capacity, RowsProblem};
@@ -69,7 +70,10 @@ fn what_no_constructor_makes_is_refused() {
     for problem in bad {
         assert!(GroupedGemm::Linear(problem).check().is_err(), "{problem:?}");
     }
-    assert!(GroupedGemm::Fp8Linear(problem).check().is_err(), "no codes");
+    assert!(
+        GroupedGemm::CodedLinear(problem).check().is_err(),
+        "no codes"
+    );
     let amax = |shape| Quantize::Amax {
         shape,
         element: Element::F32,
@@ -106,6 +110,54 @@ fn half_of_sparse_weights_are_operands() {
     };
     assert!(backward(false).check().is_ok());
     assert!(backward(true).check().is_err(), "a gradient of W");
+}
+
+#[test]
+fn blocks_of_weights_are_words_of_rows() {
+    let problem = grouped_gemm::Problem {
+        stored: Stored::Blocks(BlockFormat::Q8_0),
+        gated: true,
+        ..grouped_gemm::Problem::new(6, 3, 2, 5, 96).unwrap()
+    };
+    let linear = GroupedGemm::CodedLinear(problem);
+    assert!(linear.check().is_ok());
+    let plain = grouped_gemm::Problem {
+        gated: false,
+        rows: Source::Sorted,
+        ..problem
+    };
+    assert!(GroupedGemm::Linear(plain).check().is_err(), "codes");
+    // Three blocks of 34 bytes are 25.5 words.
+    let (operands, all) = (linear.signature().operands, Operation::from(linear).bytes());
+    let codes = ("codes", vec![3, 10, 26]);
+    assert_eq!(shapes(&operands[..2]), [("x", vec![3, 96]), codes]);
+    assert_eq!(all, Some(4 * (3 * 96 + 3 * 10 * 26 + 6 + 4 + 6 * 5)));
+    let cut = grouped_gemm::Problem { k: 80, ..problem };
+    let error = GroupedGemm::CodedLinear(cut).check().unwrap_err();
+    assert_eq!(error.got, "80");
+}
+
+/// A product with blocks is one with what they decode to, whose oracle is the same.
+#[test]
+fn a_product_with_blocks_is_one_of_decoded_weights() {
+    let of = |stored| grouped_gemm::Problem {
+        stored,
+        ..grouped_gemm::Problem::dense(2, 3, 64).unwrap()
+    };
+    let format = BlockFormat::Q4_1;
+    let bytes: Vec<u8> = (0..3 * format.row_bytes(64))
+        .map(|i| (i * 41 % 64) as u8)
+        .collect();
+    let words = format.to_words(&bytes, 64).unwrap();
+    let x: Vec<f32> = (0..128).map(|i| (i % 7) as f32 - 3.0).collect();
+    let (x, w) = (
+        HostTensor::of_f32(&x),
+        HostTensor::of_f32(&format.decoded(&words, 64)),
+    );
+    let coded = Operation::from(GroupedGemm::CodedLinear(of(Stored::Blocks(format))));
+    let plain = Operation::from(GroupedGemm::Linear(of(Stored::Values)));
+    let got = coded.reference(&[x.clone(), words.into()]).unwrap();
+    assert_eq!(got, plain.reference(&[x, w]).unwrap());
 }
 
 #[test]

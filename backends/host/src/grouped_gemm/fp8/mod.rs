@@ -2,16 +2,16 @@
 
 mod decode;
 
-use crate::expert_activation::HiddenActivation;
-use crate::permute::{Segments, padded};
-use crate::product::{Factor, Lines, Part, Product, Right, Scratch, WIDEST, products};
+use super::coded;
+use crate::permute::Segments;
+use crate::product::{Part, Right, Scratch, WIDEST};
 use crate::quantize::Scales;
 use crate::values::Matrices;
 use crate::vector::Transpose;
 use decode::{CODES, Format, MOST, OfPanel, decode, multiply_few};
 use moebius_ops::fp8::LANES_PER_WORD;
+use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
-use moebius_ops::grouped_gemm::{Problem, Source};
 use moebius_ops::scaling::{Fp8Scheme, ScaleType, e8m0_value};
 use pulp::Simd;
 use std::borrow::Cow;
@@ -35,56 +35,9 @@ pub fn linear(
     x: Matrices<'_>,
     weights: &Weights<'_>,
 ) -> Vec<f32> {
-    let p = problem;
-    let Some(segments) = segments else {
-        return multiply(p, x, weights, &[(0, Lines::From(0), p.row_bound)]);
-    };
-    let places = match p.rows {
-        Source::Tokens => segments.tokens(p.top_k),
-        Source::Sorted => (0..segments.order.len() as u32).collect(),
-    };
-    let of_expert = |e| {
-        let rows = segments.rows(e);
-        (e, Lines::At(&places[rows.clone()]), rows.len())
-    };
-    let of_experts: Vec<_> = segments.occupied().map(of_expert).collect();
-    padded(multiply(p, x, weights, &of_experts), p.row_bound, p.n)
-}
-
-/// Computes the products of experts, \[rows, n\]; each expert comes with the lines and the number of its rows.
-fn multiply(
-    p: &Problem,
-    x: Matrices<'_>,
-    weights: &Weights<'_>,
-    of_experts: &[(usize, Lines<'_>, usize)],
-) -> Vec<f32> {
-    let columns = p.n * p.parts();
     let scales = values(&weights.scales);
-    let of_experts = of_experts.iter().map(|&(e, lines, rows)| Product {
-        left: Factor {
-            lines,
-            ..Factor::rows(x)
-        },
-        right: Coded::of(p, (weights.codes, &scales), e),
-        rows,
-        inner: p.k,
-        columns,
-        bias: weights.bias.map(|bias| &bias[e * columns..][..columns]),
-    });
-    let of_experts: Vec<_> = of_experts.collect();
-    let y = products(&of_experts);
-    if !p.gated && p.activation.is_none() {
-        return y;
-    }
-    let rule = HiddenActivation {
-        f: p.n,
-        gated: p.gated,
-        activation: p.activation,
-    };
-    let rows: usize = of_experts.iter().map(|p| p.rows).sum();
-    let mut hidden = vec![0.0; rows * p.n];
-    rule.activate(&y, &mut hidden);
-    hidden
+    let right = |e| Coded::of(problem, (weights.codes, &scales), e);
+    coded(problem, segments, (x, weights.bias), right)
 }
 
 /// Returns the values of scales. f32 scales are borrowed, because a copy would take longer than a product with one row. A row of E8M0

@@ -37,7 +37,7 @@ pub(super) fn lower(b: &Builder, operation: &GroupedGemm, inputs: &[Value]) -> V
             w,
             bias,
         } => linear_backward(b, problem, [*rows, *w, *bias], inputs),
-        GroupedGemm::Fp8Linear(problem) => vec![coded(b, problem, inputs)],
+        GroupedGemm::CodedLinear(problem) => vec![coded(b, problem, inputs)],
         GroupedGemm::Fp8Codes(_) => unreachable!("refused before it is lowered"),
     }
 }

@@ -57,8 +57,8 @@ pub(super) struct Spec {
     pub(super) aligned: bool,
     /// Whether k is a multiple of the register width, so that whole registers of a weight row are loaded.
     whole: bool,
-    /// Whether two of each four weights are stored.
-    sparse: bool,
+    /// What is stored of the weights.
+    stored: Stored,
     /// The FP8 scheme of the weights, and whether k is a multiple of 4, a whole number of words.
     pub(super) fp8: Option<(Fp8Scheme, bool)>,
 }
@@ -74,7 +74,7 @@ impl Spec {
             activation: p.activation,
             aligned: p.n.is_multiple_of(plan.lanes),
             whole: p.k.is_multiple_of(plan.lanes),
-            sparse: p.stored == Stored::Sparse24,
+            stored: p.stored,
             fp8: p.stored.fp8().map(|fp8| (fp8, p.k.is_multiple_of(4))),
         }
     }
@@ -87,7 +87,8 @@ impl Spec {
     /// The number of elements per load of weights.
     fn weight_lanes(&self, plan: &Plan) -> usize {
         match self.layout {
-            _ if self.sparse => sparse24::LANES,
+            _ if self.stored == Stored::Sparse24 => sparse24::LANES,
+            _ if self.stored != Stored::Values => 1,
             WeightLayout::OutIn if self.whole => plan.lanes,
             WeightLayout::OutIn => 1,
             WeightLayout::InOut => self.out_lanes(plan),
@@ -127,7 +128,7 @@ impl Spec {
     /// The number of inner columns of weights loaded together into registers of `width` lanes.
     fn depth(self, width: usize) -> usize {
         match self.layout {
-            WeightLayout::OutIn if self.sparse => GROUP,
+            WeightLayout::OutIn if self.stored != Stored::Values => GROUP,
             WeightLayout::OutIn if self.whole => width,
             _ => 1,
         }
@@ -139,8 +140,8 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
     x: &[F],
     order: ComptimeOption<&[u32]>,
     offsets: ComptimeOption<&[u32]>,
-    w: &[Vector<F, L>],
-    places: ComptimeOption<&[u32]>,
+    w: ComptimeOption<&[Vector<F, L>]>,
+    words: ComptimeOption<&[u32]>,
     bias: ComptimeOption<&[F]>,
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
@@ -173,7 +174,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
         if end - begin > comptime!(FEW_ROWS) {
             let block = sizes.k;
             whole_panel::<F, N, L, O>(
-                x, &order, w, &places, &bias, packed, out, &sizes, &whole, block, spec,
+                x, &order, &w, &words, &bias, packed, out, &sizes, &whole, block, spec,
             );
         } else if begin < end {
             let few = comptime!(spec.with_registers(2));
@@ -189,7 +190,7 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
                 };
                 let block = comptime!(BLOCK).runtime();
                 whole_panel::<F, N, L, O>(
-                    x, &order, w, &places, &bias, packed, out, &sizes, &narrow, block, few,
+                    x, &order, &w, &words, &bias, packed, out, &sizes, &narrow, block, few,
                 );
             }
         }
@@ -216,8 +217,8 @@ struct Panel {
 fn whole_panel<F: Float, N: Size, L: Size, O: Size>(
     x: &[F],
     order: &ComptimeOption<&[u32]>,
-    w: &[Vector<F, L>],
-    places: &ComptimeOption<&[u32]>,
+    w: &ComptimeOption<&[Vector<F, L>]>,
+    words: &ComptimeOption<&[u32]>,
     bias: &ComptimeOption<&[F]>,
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
@@ -229,7 +230,7 @@ fn whole_panel<F: Float, N: Size, L: Size, O: Size>(
     let biases = biases_of::<F, N>(bias, sizes, panel.expert_row, panel.first, spec);
     for from in range_stepped(0, sizes.k, block) {
         let past = min(from + block, sizes.k);
-        pack_panel::<F, N, L>(w, places, packed, sizes, panel, from, past, spec);
+        pack_panel::<F, N, L>(w, words, packed, sizes, panel, from, past, spec);
         let span = Packed {
             begin: panel.begin,
             end: panel.end,
@@ -400,16 +401,14 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let bound = Bindings::new(p, slab, operands);
     let (count, dim) = (CubeCount::new_single(), CubeDim::new_1d(plan.cores as u32));
     let (order, offsets, bias) = (bound.order.into(), bound.offsets.into(), bound.bias.into());
-    let Some(w) = bound.w else {
-        unreachable!("codes have a kernel of their own");
-    };
-    let (places, scratch, out) = (bound.words.into(), bind(packed), bound.out);
+    let (w, words) = (bound.w.into(), bound.words.into());
+    let (scratch, out) = (bind(packed), bound.out);
     let (sizes, cores, element) = (sizes(plan, slab), plan.cores, p.element.elem_type());
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
         grouped_gemm_cpu::launch_unchecked(
-            client, count, dim, width, of_weights, of_out, bound.x, order, offsets, w, places,
-            bias, scratch, out, sizes, cores, registers, spec, element,
+            client, count, dim, width, of_weights, of_out, bound.x, order, offsets, w, words, bias,
+            scratch, out, sizes, cores, registers, spec, element,
         );
     }
 }

@@ -3,7 +3,7 @@
 use super::{Panel, Spec};
 use crate::grouped_gemm::activation::{activate, gated};
 use crate::grouped_gemm::sparse24::{four_of_row, one_of_row, stack_of};
-use crate::grouped_gemm::{Sizes, WeightLayout};
+use crate::grouped_gemm::{Sizes, Stored, WeightLayout, blocks};
 use cubecl::prelude::*;
 
 /// The weight row of lane `lane` of register `register` of the panel that starts at column `first`.
@@ -23,8 +23,8 @@ pub(in crate::grouped_gemm) fn panel_row(
 /// packed\[kk\]\[half\] = the panel's weights at inner column `begin` + kk, up to before `past`.
 #[cube]
 pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
-    w: &[Vector<F, L>],
-    places: &ComptimeOption<&[u32]>,
+    w: &ComptimeOption<&[Vector<F, L>]>,
+    words: &ComptimeOption<&[u32]>,
     packed: &mut [Vector<f32, N>],
     sizes: &Sizes,
     panel: &Panel,
@@ -39,7 +39,7 @@ pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
     #[unroll]
     for half in 0..registers {
         for kk in range_stepped(begin, past, depth) {
-            let block = load_block::<F, N, L>(w, places, sizes, panel, kk, half, spec);
+            let block = load_block::<F, N, L>(w, words, sizes, panel, kk, half, spec);
             #[unroll]
             for inner in 0..depth {
                 packed[panel.base + registers * (kk - begin + inner) + half] = block[inner];
@@ -51,8 +51,8 @@ pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
 /// The inner columns from `kk`, [`Spec::depth`] of them, of the weight rows of register `half`.
 #[cube]
 fn load_block<F: Float, N: Size, L: Size>(
-    w: &[Vector<F, L>],
-    places: &ComptimeOption<&[u32]>,
+    w: &ComptimeOption<&[Vector<F, L>]>,
+    words: &ComptimeOption<&[u32]>,
     sizes: &Sizes,
     panel: &Panel,
     kk: usize,
@@ -63,14 +63,16 @@ fn load_block<F: Float, N: Size, L: Size>(
     let width = N::value();
     let depth = comptime!(spec.depth(width));
     let mut block = Array::<Vector<f32, N>>::new(depth);
-    if comptime!(spec.sparse) {
-        load_sparse::<F, N, L>(w, places.unwrap(), &mut block, sizes, panel, kk, half, spec);
+    if comptime!(spec.stored != Stored::Values) {
+        load_decoded::<F, N, L>(w, words.unwrap(), &mut block, sizes, panel, kk, half, spec);
     } else if comptime!(spec.layout == WeightLayout::InOut) {
+        let w = w.unwrap();
         let row = expert_row * sizes.k + kk * sizes.n;
         let (_, within) = comptime!(spec.part_of(half));
         let column = first + within * width;
         block[0] = load_register::<F, N, L>(w, row, column, sizes.n, spec.aligned);
     } else if comptime!(spec.whole) {
+        let w = w.unwrap();
         #[unroll]
         for lane in 0..width {
             let row = expert_row + panel_row(sizes, first, half, lane, width, spec);
@@ -78,6 +80,7 @@ fn load_block<F: Float, N: Size, L: Size>(
         }
         transpose::<N>(&mut block);
     } else {
+        let w = w.unwrap();
         let mut column = Vector::<f32, N>::empty();
         #[unroll]
         for lane in 0..width {
@@ -89,11 +92,11 @@ fn load_block<F: Float, N: Size, L: Size>(
     block
 }
 
-/// Fills a block with 2:4 weights: a group of each row, or a register of a row of \[k, columns\].
+/// Fills a block with 2:4 weights or weights in blocks: four of each row, or of 2:4 weights a register of a row of \[k, columns\].
 #[cube]
-fn load_sparse<F: Float, N: Size, L: Size>(
-    kept: &[Vector<F, L>],
-    places: &[u32],
+fn load_decoded<F: Float, N: Size, L: Size>(
+    kept: &ComptimeOption<&[Vector<F, L>]>,
+    words: &[u32],
     block: &mut Array<Vector<f32, N>>,
     sizes: &Sizes,
     panel: &Panel,
@@ -111,7 +114,10 @@ fn load_sparse<F: Float, N: Size, L: Size>(
             for lane in 0..width {
                 let row = panel_row(sizes, panel.first, half, lane, width, spec);
                 let row = panel.row_in_slab + row;
-                groups[lane] = four_of_row::<F, L>(kept, places, &stack, row, kk);
+                groups[lane] = match comptime!(spec.stored) {
+                    Stored::Blocks(format) => blocks::four_of_row(words, row, kk, sizes.k, format),
+                    _ => four_of_row::<F, L>(kept.unwrap(), words, &stack, row, kk),
+                };
             }
             #[unroll]
             for inner in 0..comptime!(spec.depth(width)) {
@@ -130,7 +136,10 @@ fn load_sparse<F: Float, N: Size, L: Size>(
             #[unroll]
             for lane in 0..width {
                 let column = min(panel.first + within * width + lane, sizes.n - 1);
-                register.insert(lane, one_of_row::<F, L>(kept, places, &stack, row, column));
+                register.insert(
+                    lane,
+                    one_of_row::<F, L>(kept.unwrap(), words, &stack, row, column),
+                );
             }
             block[0] = register;
         }

@@ -1,0 +1,72 @@
+//! Products with weights in blocks of codes ([`moebius_ops::blocks`]).
+
+use super::coded;
+use super::decoded::{DEPTH, Decode, Decoded};
+use crate::permute::Segments;
+use crate::product::Run;
+use crate::values::Matrices;
+use moebius_ops::blocks::{BlockFormat, Layout};
+use moebius_ops::grouped_gemm::{Problem, Stored};
+
+/// The bytes of a word.
+const WORD: usize = 4;
+
+/// Room for the bytes of the blocks with [`DEPTH`] weights of a row, of which the first and the last may have others, too.
+const ROOM: usize = 512;
+
+/// Computes \[R,n\] from x \[T,k\] or \[R,k\], words of blocks \[E, n or 2n, words of a row\] and a bias \[E, n or 2n\], for rows sorted as
+/// `segments` says, or without a sort for all rows of a single expert.
+pub fn linear(
+    problem: &Problem,
+    segments: Option<&Segments>,
+    x: Matrices<'_>,
+    words: &[i32],
+    bias: Option<&[f32]>,
+) -> Vec<f32> {
+    let Stored::Blocks(format) = problem.stored else {
+        unreachable!("a call with blocks has a problem with blocks");
+    };
+    let right = |e: usize| Decoded {
+        rows: Blocks {
+            format,
+            words,
+            width: format.row_words(problem.k),
+            first: e * problem.n * problem.parts(),
+        },
+        run: Run::Along,
+    };
+    coded(problem, segments, (x, bias), right)
+}
+
+/// The weights of one expert.
+#[derive(Clone, Copy)]
+struct Blocks<'a> {
+    format: BlockFormat,
+    /// The words of all experts.
+    words: &'a [i32],
+    /// The number of words in a row.
+    width: usize,
+    /// The expert's first row.
+    first: usize,
+}
+
+impl Decode for Blocks<'_> {
+    #[inline(always)]
+    fn decode(&self, row: usize, column: usize, to: &mut [f32]) {
+        let Layout { values, bytes, .. } = self.format.layout();
+        let words = &self.words[(self.first + row) * self.width..][..self.width];
+        let mut column = column;
+        for to in to.chunks_mut(DEPTH) {
+            let first = column / values * bytes;
+            let past = (column + to.len()).div_ceil(values) * bytes;
+            let mut blocks = [0; ROOM];
+            let words = &words[first / WORD..past.div_ceil(WORD)];
+            for (bytes, word) in blocks.as_chunks_mut::<WORD>().0.iter_mut().zip(words) {
+                *bytes = word.to_le_bytes();
+            }
+            self.format
+                .decode(&blocks[first % WORD..], column % values, to);
+            column += to.len();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Weights that are decoded to f32 in a cache, a few rows at a time, and then multiplied as dense weights are, in the same order.
+
+use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST};
+use crate::vector::Transpose;
+use pulp::Simd;
+
+/// Rows of weights that a product with few rows decodes at once: as many as a [`Factor`] multiplies together.
+const COLUMNS: usize = 16;
+
+/// Weights of each of them, so that all fill half of a first-level cache; a multiple of the eight that a [`Factor`] transposes.
+pub(super) const DEPTH: usize = 256;
+
+/// The rows of one expert's weights, in any form.
+pub(super) trait Decode: Sync {
+    /// Writes the weights of row `row` from `column` on. Columns begin at multiples of [`DEPTH`] or of what is packed at once, which is more.
+    fn decode(&self, row: usize, column: usize, to: &mut [f32]);
+}
+
+/// The weights of one expert, or their transpose.
+#[derive(Clone, Copy)]
+pub(super) struct Decoded<D> {
+    pub(super) rows: D,
+    pub(super) run: Run,
+}
+
+impl<D: Decode> Right for Decoded<D> {
+    fn together(&self, width: usize) -> usize {
+        match self.run {
+            Run::Along => width,
+            Run::Across => WIDEST,
+        }
+    }
+
+    #[inline(always)]
+    fn pack<S: Simd, T: Transpose>(
+        &self,
+        vectors: (S, T),
+        Part { inner, across }: &Part,
+        panels: (&mut [f32], usize),
+        scratch: &mut Scratch,
+    ) {
+        let (rows, columns) = match self.run {
+            Run::Along => (across, inner),
+            Run::Across => (inner, across),
+        };
+        let mut decoded = std::mem::take(&mut scratch.decoded);
+        decoded.resize(rows.len() * columns.len(), 0.0);
+        for (row, to) in rows.clone().zip(decoded.chunks_exact_mut(columns.len())) {
+            self.rows.decode(row, columns.start, to);
+        }
+        let part = Part {
+            inner: 0..inner.len(),
+            across: 0..across.len(),
+        };
+        let dense = Factor::of_slice(&decoded, columns.len(), self.run);
+        Right::pack(&dense, vectors, &part, panels, scratch);
+        scratch.decoded = decoded;
+    }
+
+    fn tile(&self) -> usize {
+        match self.run {
+            Run::Along => 8,
+            Run::Across => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn multiply<S: Simd, T: Transpose, const N: usize>(
+        &self,
+        vectors: (S, T),
+        Part { inner, across }: &Part,
+        left: &[[f32; N]],
+        sums: &mut [[f32; WIDEST]; N],
+    ) {
+        let mut decoded = [0.0; COLUMNS * DEPTH];
+        for first in across.clone().step_by(COLUMNS) {
+            let count = COLUMNS.min(across.end - first);
+            let at = first - across.start;
+            let mut own = [[0.0; WIDEST]; N];
+            for (own, sums) in own.iter_mut().zip(&*sums) {
+                own[..count].copy_from_slice(&sums[at..][..count]);
+            }
+            for from in inner.clone().step_by(DEPTH) {
+                let depth = DEPTH.min(inner.end - from);
+                for (row, to) in decoded.chunks_exact_mut(depth).take(count).enumerate() {
+                    self.rows.decode(first + row, from, to);
+                }
+                let part = Part {
+                    inner: 0..depth,
+                    across: 0..count,
+                };
+                let left = &left[from - inner.start..][..depth];
+                let dense = Factor::of_slice(&decoded, depth, Run::Along);
+                dense.multiply(vectors, &part, left, &mut own);
+            }
+            for (sums, own) in sums.iter_mut().zip(&own) {
+                sums[at..][..count].copy_from_slice(&own[..count]);
+            }
+        }
+    }
+}
