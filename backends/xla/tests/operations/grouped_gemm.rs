@@ -4,6 +4,7 @@ use crate::casts::FORMATS;
 use crate::experts::{dealt, sorted};
 use crate::run::{self, Host, element, f32s, floats, i32s, noise, of_largest, run, words};
 use moebius_ops::GroupedGemm;
+use moebius_ops::blocks::BlockFormat;
 use moebius_ops::fp8::{Fp8Format, pack};
 use moebius_ops::grouped_gemm::fp8::to_panels;
 use moebius_ops::grouped_gemm::{Activation, Problem, Source, Stored, sparse24};
@@ -319,6 +320,42 @@ fn a_row_does_not_depend_on_where_it_lies() {
                 let what = format!("{granularity:?}, {source:?}, {of}, row {row}");
                 assert!(bytes == alone, "{what}");
             }
+        }
+    }
+}
+
+/// Products of all formats, dense ones and of gated experts, are those of what the blocks decode to.
+#[test]
+fn blocks_of_codes_are_decoded_in_the_graph() {
+    for format in BlockFormat::ALL {
+        let k = 2 * format.layout().values;
+        let dense = Problem {
+            stored: Stored::Blocks(format),
+            ..Problem::dense(6, 5, k).unwrap()
+        };
+        let experts = Problem {
+            gated: true,
+            activation: Some(Activation::Silu),
+            bias: true,
+            ..routed(dense, 6, [3, 2], Source::Tokens)
+        };
+        for p in [dense, experts] {
+            let rows = p.experts * p.parts() * p.n;
+            // Bytes up to 0x3F, so that scales in F16 are numbers.
+            let byte = |i: usize| (i * 41 % 64) as u8;
+            let bytes: Vec<u8> = (0..rows * format.row_bytes(k)).map(byte).collect();
+            let packed = format.to_words(&bytes, k).unwrap();
+            let shape = [p.experts, p.parts() * p.n, format.row_words(k)];
+            let x = f32s(&[p.input_rows(), k], &noise(p.input_rows() * k, 2));
+            let mut inputs = vec![x, words(&shape, &packed)];
+            if !p.dense {
+                let sort = sorted(&[0, 2, 2, 0, 3, 2], 3);
+                inputs.push(words(&[sort.order.len()], &sort.order));
+                inputs.push(words(&[4], &sort.offsets));
+                let columns = p.experts * 2 * p.n;
+                inputs.push(f32s(&[p.experts, 2 * p.n], &noise(columns, 5)));
+            }
+            run::check(GroupedGemm::CodedLinear(p), &inputs, of_largest(1e-5));
         }
     }
 }

@@ -9,15 +9,17 @@
 //! depend on the number of rows and on the row's place among them, but not on the values of the others; experts' rows
 //! are multiplied in blocks of one shape.
 //!
-//! 2:4 weights are put together before the product, or in its inner loop, as XLA chooses.
+//! 2:4 weights are put together and blocks of codes decoded before the product, or in its inner loop, as XLA chooses.
 
 pub(super) mod activation;
+mod blocks;
 pub(super) mod segments;
 
 use super::quantize::{decode, element as code_element, given};
 use super::values::words;
 use crate::stablehlo::{Along, Builder, DotDims, Value};
 use activation::{gated, value};
+use moebius_ops::blocks::BlockFormat;
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::fp8::{PANEL, matrix};
 use moebius_ops::grouped_gemm::sparse24::{GROUP, GROUPS_PER_WORD};
@@ -142,17 +144,36 @@ fn linear_backward(
     results.into_iter().map(|r| b.convert(r, dtype)).collect()
 }
 
-/// A product with weights that are FP8 codes.
+/// A product with weights that are codes.
 struct Coded<'a> {
     product: &'a Problem,
-    /// The codes and scales of one expert.
-    matrix: quantize::Problem,
+    form: Form,
+}
+
+/// The codes of one expert.
+enum Form {
+    /// FP8 codes and their scales.
+    Fp8(quantize::Problem),
+    /// Blocks of codes.
+    Blocks(BlockFormat),
+}
+
+impl Form {
+    /// The form of a checked product's weights.
+    fn of(product: &Problem) -> Self {
+        match product.stored {
+            Stored::Blocks(format) => Self::Blocks(format),
+            _ => Self::Fp8(
+                matrix(product).unwrap_or_else(|error| unreachable!("a checked product: {error}")),
+            ),
+        }
+    }
 }
 
 impl Coded<'_> {
     /// The number of output columns, of gate and up together.
     fn columns(&self) -> usize {
-        self.matrix.shape()[1]
+        self.product.n * self.product.parts()
     }
 
     /// The shape of the words: \[E, P·⌈n/64⌉, ⌈k/4⌉, 64\].
@@ -163,22 +184,28 @@ impl Coded<'_> {
     }
 }
 
-/// Appends y. The operands are x, words, scales, order and offsets unless the product is dense, and b if there is a
-/// bias. Rows past the last expert's are 0.
+/// Appends y. The operands are x, words, scales of FP8 codes, order and offsets unless the product is dense, and b if
+/// there is a bias. Rows past the last expert's are 0.
 fn coded(b: &Builder, product: &Problem, inputs: &[Value]) -> Value {
-    let matrix = matrix(product).unwrap_or_else(|error| unreachable!("a checked product: {error}"));
-    let p = &Coded { product, matrix };
+    let form = Form::of(product);
+    let p = &Coded { product, form };
     let (x, element) = (inputs[0], b.element(inputs[0]));
-    let mut stacks = vec![b.reshape(inputs[1], &p.panels()), inputs[2]];
+    let (mut stacks, inputs) = match p.form {
+        Form::Fp8(_) => {
+            let panels = b.reshape(inputs[1], &p.panels());
+            (vec![panels, inputs[2]], &inputs[3..])
+        }
+        Form::Blocks(_) => (vec![inputs[1]], &inputs[2..]),
+    };
     if product.dense {
-        stacks.extend(&inputs[3..]);
+        stacks.extend(inputs);
         let only = |stack| b.reshape(stack, &b.shape(stack)[1..]);
         let matrices = stacks.into_iter().map(only).collect();
         return multiply(b, p, x, &prepared(b, p, element, matrices));
     }
-    stacks.extend(&inputs[5..]);
-    let segments = Segments::new(b, product.row_bound, inputs[4]);
-    let slots = words(b, b.slice_dim(inputs[3], 0, 0..product.row_bound));
+    stacks.extend(&inputs[2..]);
+    let segments = Segments::new(b, product.row_bound, inputs[1]);
+    let slots = words(b, b.slice_dim(inputs[0], 0, 0..product.row_bound));
     let tokens = b.div(slots, product.top_k as f64);
     let row_types = [TensorType::new([product.row_bound, product.n], element)];
     let prepare = |matrices| prepared(b, p, element, matrices);
@@ -193,9 +220,9 @@ fn coded(b: &Builder, product: &Problem, inputs: &[Value]) -> Value {
 }
 
 /// The codes \[P·n, k\] in one expert's panels.
-fn codes(b: &Builder, p: &Coded, panels: Value) -> Value {
+fn codes(b: &Builder, p: &Coded, matrix: &quantize::Problem, panels: Value) -> Value {
     let [_, count, inner, _] = p.panels();
-    let codes = b.bitcast(words(b, panels), code_element(p.matrix.format()));
+    let codes = b.bitcast(words(b, panels), code_element(matrix.format()));
     let codes = b.transpose(codes, &[0, 2, 1, 3]);
     let rows = count / p.product.parts() * PANEL;
     let codes = b.reshape(codes, &[p.product.parts(), rows, inner * LANES_PER_WORD]);
@@ -205,32 +232,37 @@ fn codes(b: &Builder, p: &Coded, panels: Value) -> Value {
 
 /// Whether the sums are scaled, rather than the weights.
 fn scales_sums(p: &Coded, element: ElementType) -> bool {
-    let whole_rows = matches!(
-        p.matrix.granularity(),
-        Granularity::Tensor | Granularity::Row
-    );
+    let Form::Fp8(matrix) = &p.form else {
+        return false;
+    };
+    let whole_rows = matches!(matrix.granularity(), Granularity::Tensor | Granularity::Row);
     whole_rows && element.bytes() == 2
 }
 
 /// What a product with rows of type `element` needs of an expert: weights \[P·n, k\], f32 factors of the sums \[P·n\],
 /// and the bias if there is one.
 fn prepared(b: &Builder, p: &Coded, element: ElementType, matrices: Vec<Value>) -> Vec<Value> {
-    let [panels, scales, bias @ ..] = matrices.as_slice() else {
-        unreachable!("the operands are counted")
-    };
-    let codes = codes(b, p, *panels);
     let columns = p.columns();
+    let ones = || b.splat(1.0, TensorType::new([columns], F32));
+    let (matrix, panels, scales, bias) = match (&p.form, matrices.as_slice()) {
+        (Form::Blocks(format), [packed, bias @ ..]) => {
+            let weights = blocks::decode(b, *packed, *format, p.product.k);
+            return [&[weights, ones()], bias].concat();
+        }
+        (Form::Fp8(matrix), [panels, scales, bias @ ..]) => (matrix, panels, scales, bias),
+        _ => unreachable!("the operands are counted"),
+    };
+    let codes = codes(b, p, matrix, *panels);
     let (weights, factors) = if scales_sums(p, element) {
         let scales = b.convert(*scales, F32);
         let factors = b.broadcast_to(b.reshape(scales, &[b.ty(scales).elements()]), &[columns]);
         (b.convert(codes, element), factors)
     } else {
         let shape = [&[1], b.shape(*scales).as_slice()].concat();
-        let scales = given(b, &p.matrix, b.reshape(*scales, &shape));
+        let scales = given(b, matrix, b.reshape(*scales, &shape));
         let codes = b.reshape(codes, &[1, columns, p.product.k]);
-        let weights = decode(b, &p.matrix, codes, scales);
-        let ones = b.splat(1.0, TensorType::new([columns], F32));
-        (b.reshape(weights, &[columns, p.product.k]), ones)
+        let weights = decode(b, matrix, codes, scales);
+        (b.reshape(weights, &[columns, p.product.k]), ones())
     };
     [&[weights, factors], bias].concat()
 }
