@@ -41,6 +41,7 @@ macro_rules! setters {
 }
 
 pub mod attention;
+pub mod blocks;
 mod check;
 mod device;
 mod error;

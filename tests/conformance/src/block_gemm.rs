@@ -38,17 +38,10 @@ impl Blocks {
         }
     }
 
-    /// Draws random codes, with scales that keep a product of length k near 1.
+    /// Draws random blocks.
     fn random(problem: Problem, format: BlockFormat) -> Self {
-        let mut rng = Rng::new((problem.n * 7 + problem.k) as u64);
         let rows = problem.experts * problem.parts() * problem.n;
-        let count = rows * format.row_bytes(problem.k);
-        let mut bytes: Vec<u8> = (0..count).map(|_| rng.below(256) as u8).collect();
-        let bound = (3.0 / problem.k as f32).sqrt();
-        let layout = format.layout();
-        for block in bytes.chunks_mut(layout.bytes) {
-            put_scales(block, layout.scales, bound, &mut rng);
-        }
+        let bytes = random_blocks(format, [rows, problem.k]);
         Self::of(Product::random(problem), format, &bytes)
     }
 
@@ -106,6 +99,18 @@ fn by(variant: Variant) -> ProductHow {
         variant: Some(variant),
         ..ProductHow::default()
     }
+}
+
+/// Random codes of a matrix \[rows, k\], with scales that keep a product of length k near 1.
+pub(crate) fn random_blocks(format: BlockFormat, [rows, k]: [usize; 2]) -> Vec<u8> {
+    let mut rng = Rng::new((rows * 7 + k) as u64);
+    let count = rows * format.row_bytes(k);
+    let mut bytes: Vec<u8> = (0..count).map(|_| rng.below(256) as u8).collect();
+    let (layout, bound) = (format.layout(), (3.0 / k as f32).sqrt());
+    for block in bytes.chunks_mut(layout.bytes) {
+        put_scales(block, layout.scales, bound, &mut rng);
+    }
+    bytes
 }
 
 /// Writes random scales of a block whose values are then of the size `bound`, and a minimum.

@@ -17,6 +17,8 @@
 
 mod activation_dropout;
 mod attention;
+mod block_gemm;
+mod block_linear;
 mod casts;
 mod exact;
 mod expect;
@@ -162,6 +164,7 @@ pub const EXACT: &[Case] = cases! {
 /// Cases of Burn's own modules on our kernels, and of linear layers with half of their weights.
 pub const NN: &[Case] = cases! {
     nn: linear, many_rows, long_axes, attention, empty, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
+    block_linear: values, rows, experts, refusals, f16 = half(Element::F16), bf16 = half(Element::Bf16);
     sparse24_linear: values, sparsified, gradients, masks_and_refusals, f16 = half(Element::F16), bf16 = half(Element::Bf16);
 };
 

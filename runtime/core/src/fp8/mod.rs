@@ -3,7 +3,7 @@
 //! | task | items |
 //! |---|---|
 //! | values as codes, and back | [`encode`], [`decode`], [`fake_quantize`], [`Fp8Tensor`] |
-//! | the weights of layers | [`Weight`], in one of three [`Precision`]s |
+//! | the weights of layers | [`Weight`], in any [`Precision`] |
 //! | low-rank changes of frozen weights | [`LowRank`], which [`Weight::with_changes`] attaches |
 //! | inference with a whole model | [`Fp8Conversion`], [`InferenceEngine`] |
 //! | training | [`training`] |

@@ -1,5 +1,6 @@
 //! [`Weight`]: one weight of a product, in any precision.
 
+mod form;
 mod walk;
 
 use super::activations::{ActivationScaling, Activations};
@@ -8,15 +9,18 @@ use super::matrices::{Codes, Fp8Matrices, Instructions};
 use super::product::{Fp8Product, Fp8Recipe};
 use super::tensor::{Fp8Tensor, quantize_stack};
 use crate::Error;
+use crate::blocks::BlockTensor;
 use crate::check::{reshaped, stacked};
 use crate::parameters::{cast_all, cast_param, zeros};
 use crate::sparse::Sparse24Tensor;
-use burn::module::{Module, ModuleVisitor, Param, ParamId, Reparameterization, Reparameterizer};
+use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use moebius_ops::quantize::Quantizer;
 use moebius_ops::scaling::Granularity;
 use moebius_ops::{Fault, Mismatch};
 
+use form::Attach;
+pub(super) use form::Form;
 pub(super) use walk::ATTACHED;
 
 /// How a weight keeps its values.
@@ -30,6 +34,8 @@ pub enum Precision {
     Fp8,
     /// Two of each four neighbouring values of an output and their places ([`crate::sparse`]), which don't train.
     Sparse24,
+    /// Blocks of codes with scales ([`crate::blocks`]), for inference.
+    Blocks,
 }
 
 /// The weights of a product in any [`Precision`]: the matrix \[out, in\] of a linear layer, or the stack
@@ -37,8 +43,8 @@ pub enum Precision {
 ///
 /// A weight is one parameter of Burn. What FP8 needs besides the values is attached to the parameter, as Burn attaches adapters, under the
 /// name `fp8`: devices, optimizers and records see both, and a walk over a module ([`Fp8Conversion`](super::Fp8Conversion),
-/// [`training::update`](super::training::update)) finds every weight in any container. What is kept of 2:4 weights is attached in the same
-/// way. In a weight of FP8 codes or of 2:4, the parameter itself is a single 0 that nothing reads.
+/// [`training::update`](super::training::update)) finds every weight in any container. What is kept of 2:4 weights, and blocks of codes,
+/// are attached in the same way. In a weight of FP8 codes, of 2:4 or of blocks, the parameter itself is a single 0 that nothing reads.
 ///
 /// ```
 /// use burn::module::Param;
@@ -63,66 +69,6 @@ pub enum Precision {
 #[derive(Clone, Debug)]
 pub struct Weight<const D: usize>(Param<Tensor<D>>);
 
-/// The FP8 state, or what is stored in place of the values, that is attached to the parameter of a weight.
-#[derive(Module, Debug)]
-pub(super) struct Form {
-    pub(super) product: Option<Fp8Product>,
-    pub(super) codes: Option<Codes>,
-    pub(super) sparse: Option<Sparse24Tensor>,
-    /// Low-rank changes of a weight without the three above, in the order of their rows.
-    changes: Vec<LowRank>,
-    /// The number of projections whose rows lie one after the other, such as a gate and an up projection.
-    #[module(skip)]
-    parts: usize,
-}
-
-impl Form {
-    fn float(parts: usize) -> Self {
-        Self {
-            product: None,
-            codes: None,
-            sparse: None,
-            changes: Vec::new(),
-            parts,
-        }
-    }
-
-    /// Whether nothing needs to be attached for products, but for the number of projections.
-    fn is_plain(&self) -> bool {
-        self.product.is_none() && self.stored_on().is_none() && self.changes.is_empty()
-    }
-
-    /// The device of what is stored in place of the parameter's values; `None` if it has them.
-    fn stored_on(&self) -> Option<Device> {
-        let codes = self.codes.as_ref().map(|codes| codes.matrices.device());
-        codes.or_else(|| self.sparse.as_ref().map(Sparse24Tensor::device))
-    }
-}
-
-impl Reparameterization for Form {
-    const NAME: &'static str = "fp8";
-
-    // Products read the form themselves, so the parameter's value stays as it is.
-    fn apply<const D: usize>(&self, base: Tensor<D>) -> Tensor<D> {
-        base
-    }
-}
-
-/// A walk that attaches a form to the first parameter that it meets.
-struct Attach(Option<Form>);
-
-impl Reparameterizer for Attach {
-    type Reparam = Form;
-
-    fn reparameterize<const D: usize>(
-        &mut self,
-        _: &str,
-        param: Param<Tensor<D>>,
-    ) -> (Param<Tensor<D>>, Option<Form>) {
-        (param, self.0.take())
-    }
-}
-
 /// A weight as an operand of a product.
 pub(crate) enum Operand<'a, const D: usize> {
     Float(Tensor<D>),
@@ -131,6 +77,7 @@ pub(crate) enum Operand<'a, const D: usize> {
     Training(&'a Fp8Product, Tensor<D>),
     Codes(&'a Codes),
     Sparse24(&'a Sparse24Tensor),
+    Blocks(&'a BlockTensor),
 }
 
 impl<const D: usize> From<Param<Tensor<D>>> for Weight<D> {
@@ -159,12 +106,7 @@ impl<const D: usize> Weight<D> {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a stack where a matrix is expected, and as
     /// [`Fp8Matrices::new`].
     pub fn from_fp8(codes: Fp8Tensor, parts: usize) -> Result<Self, Error> {
-        let [stack, ..] = codes.layout().shape;
-        match D {
-            2 => Mismatch::check("matrices of a weight [out, in]", 1, stack)?,
-            3 => {}
-            _ => return Err(Mismatch::new("dimensions of a weight", "2 or 3", D).into()),
-        }
+        check_stack::<D>(codes.layout().shape[0])?;
         let matrices = Fp8Matrices::new(codes, parts)?;
         let device = matrices.device();
         let codes = Codes {
@@ -190,6 +132,20 @@ impl<const D: usize> Weight<D> {
         Ok(Self::of(placeholder(&device), form))
     }
 
+    /// A weight in blocks of codes: one matrix if D is 2, a stack if D is 3.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a stack where a matrix is expected.
+    pub fn from_blocks(weights: BlockTensor) -> Result<Self, Error> {
+        check_stack::<D>(weights.layout().shape[0])?;
+        let device = weights.device();
+        let form = Form {
+            blocks: Some(weights),
+            ..Form::float(1)
+        };
+        Ok(Self::of(placeholder(&device), form))
+    }
+
     /// A weight of these codes, which are as many matrices as it has.
     pub(crate) fn of_codes(codes: Codes) -> Self {
         let (device, parts) = (codes.matrices.device(), codes.matrices.parts());
@@ -206,7 +162,7 @@ impl<const D: usize> Weight<D> {
     }
 
     /// A copy whose matrices are `parts` projections each, with their rows one after the other: 2 for a gate and an up projection. Codes
-    /// are laid out by this number, so set it before a weight is quantised; a weight of codes or of 2:4 is returned unchanged.
+    /// are laid out by this number, so set it before a weight is quantised; a weight of codes, of 2:4 or of blocks is returned unchanged.
     #[must_use]
     pub fn with_parts(self, parts: usize) -> Self {
         if parts == self.parts() {
@@ -226,7 +182,7 @@ impl<const D: usize> Weight<D> {
     /// A copy that trains in FP8.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for FP8 codes and 2:4, which don't train, and the errors of [`Fp8Recipe::validate`].
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for FP8 codes, 2:4 and blocks, which don't train, and the errors of [`Fp8Recipe::validate`].
     pub fn in_fp8(self, recipe: Fp8Recipe) -> Result<Self, Error> {
         let product = Fp8Product::init(recipe, &self.0.lazy_device())?;
         self.with_product(product)
@@ -235,7 +191,7 @@ impl<const D: usize> Weight<D> {
     /// A copy that trains in FP8 with the histories and scales of `product`.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for FP8 codes and 2:4, which don't train.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for FP8 codes, 2:4 and blocks, which don't train.
     pub fn with_product(self, product: Fp8Product) -> Result<Self, Error> {
         self.check_float()?;
         let form = Form {
@@ -249,7 +205,7 @@ impl<const D: usize> Weight<D> {
     /// ([`Module::no_grad`]).
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for codes, 2:4 and a weight that trains in FP8, [`ErrorKind::Shape`](crate::ErrorKind::Shape)
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for codes, 2:4, blocks and a weight that trains in FP8, [`ErrorKind::Shape`](crate::ErrorKind::Shape)
     /// for another shape or dtype, [`ErrorKind::Device`](crate::ErrorKind::Device) for another device, and
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for rows that the weight doesn't have or that two changes share.
     pub fn with_changes(self, changes: Vec<LowRank>) -> Result<Self, Error> {
@@ -346,6 +302,7 @@ impl<const D: usize> Weight<D> {
         let form = Form {
             codes: form.codes.map(|codes| Codes { dtype, ..codes }),
             sparse: form.sparse.map(|weights| weights.cast(dtype)),
+            blocks: form.blocks.map(|weights| weights.with_dtype(dtype)),
             ..form
         };
         Self::of(self.0, form)
@@ -363,6 +320,7 @@ impl<const D: usize> Weight<D> {
             Operand::Training(..) => Precision::Fp8Training,
             Operand::Codes(_) => Precision::Fp8,
             Operand::Sparse24(_) => Precision::Sparse24,
+            Operand::Blocks(_) => Precision::Blocks,
         }
     }
 
@@ -381,6 +339,11 @@ impl<const D: usize> Weight<D> {
         form_of(&self.0)?.sparse.as_ref()
     }
 
+    /// The blocks of codes; `None` for a weight without them.
+    pub fn blocks(&self) -> Option<&BlockTensor> {
+        form_of(&self.0)?.blocks.as_ref()
+    }
+
     /// The device of what is stored in place of the parameter's values; `None` if it has them.
     fn stored_on(&self) -> Option<Device> {
         form_of(&self.0)?.stored_on()
@@ -396,14 +359,18 @@ impl<const D: usize> Weight<D> {
         Some(&self.codes_of()?.activations)
     }
 
-    /// The values: those of the parameter, with low-rank changes written into them, the decoded codes, or those of 2:4, which are read back.
+    /// The values: those of the parameter, with low-rank changes written into them, the decoded codes, or those of 2:4 or blocks, which are read
+    /// back.
     ///
     /// # Errors
-    /// The errors of [`Fp8Matrices::to_tensor`], [`Fp8Tensor::dequantize`] and [`Sparse24Tensor::to_dense`], and of a device that can't multiply
-    /// the factors of a change.
+    /// The errors of [`Fp8Matrices::to_tensor`], [`Fp8Tensor::dequantize`], [`Sparse24Tensor::to_dense`] and [`BlockTensor::to_dense`], and of a
+    /// device that can't multiply the factors of a change.
     pub fn values(&self) -> Result<Tensor<D>, Error> {
         if let Some(weights) = self.sparse24() {
             return Ok(reshaped(weights.to_dense()?, self.dims()));
+        }
+        if let Some(weights) = self.blocks() {
+            return Ok(reshaped(weights.to_dense()?, self.dims()).cast(weights.dtype()));
         }
         let Some(codes) = self.codes_of() else {
             let (values, changes) = (self.0.val(), self.changes());
@@ -423,7 +390,7 @@ impl<const D: usize> Weight<D> {
     /// Returns the values of the parameter.
     ///
     /// # Errors
-    /// [`Mismatch`] for codes, 2:4 and low-rank changes.
+    /// [`Mismatch`] for codes, 2:4, blocks and low-rank changes.
     pub(crate) fn float(&self) -> Result<Tensor<D>, Mismatch> {
         self.check_float()?;
         Ok(self.0.val())
@@ -432,16 +399,17 @@ impl<const D: usize> Weight<D> {
     /// The parameter.
     ///
     /// # Errors
-    /// [`Mismatch`] for codes, 2:4 and low-rank changes.
+    /// [`Mismatch`] for codes, 2:4, blocks and low-rank changes.
     pub(crate) fn into_float(self) -> Result<Param<Tensor<D>>, Mismatch> {
         self.check_float()?;
         Ok(self.0.materialize())
     }
 
     fn check_float(&self) -> Result<(), Mismatch> {
-        let got = match self.sparse24() {
-            Some(_) => "2:4",
-            None => "FP8 codes",
+        let got = match (self.sparse24(), self.blocks()) {
+            (Some(_), _) => "2:4",
+            (None, Some(_)) => "blocks of codes",
+            (None, None) => "FP8 codes",
         };
         let float = self.stored_on().is_none();
         Fault::State.unless(float, "weight", "floating point", got)?;
@@ -463,6 +431,10 @@ impl<const D: usize> Weight<D> {
                 sparse: Some(weights),
                 ..
             }) => Operand::Sparse24(weights),
+            Some(Form {
+                blocks: Some(weights),
+                ..
+            }) => Operand::Blocks(weights),
             Some(Form {
                 product: Some(product),
                 ..
@@ -487,15 +459,15 @@ impl<const D: usize> Weight<D> {
     /// The shape of the values.
     pub fn dims(&self) -> [usize; D] {
         let of_stack = |shape: [usize; 3]| std::array::from_fn(|at| shape[3 - D + at]);
-        match (self.codes(), self.sparse24()) {
+        let codes = self.codes().map(|codes| codes.layout().shape);
+        let sparse = || self.sparse24().map(|weights| weights.dims());
+        let sparse = || sparse().map(|[rows, columns]| [1, rows, columns]);
+        let blocks = || self.blocks().map(|weights| weights.layout().shape);
+        match codes.or_else(sparse).or_else(blocks) {
             // A stack of one matrix drops its first dimension.
-            (Some(codes), _) => of_stack(codes.layout().shape),
-            (None, Some(weights)) => {
-                let [rows, columns] = weights.dims();
-                of_stack([1, rows, columns])
-            }
+            Some(shape) => of_stack(shape),
             // `dims()` isn't called here, because it draws the values of a lazy parameter.
-            (None, None) => self.0.lazy_shape().dims(),
+            None => self.0.lazy_shape().dims(),
         }
     }
 
@@ -503,6 +475,7 @@ impl<const D: usize> Weight<D> {
     pub fn dtype(&self) -> DType {
         let stored = self.codes_of().map(|codes| codes.dtype);
         let stored = stored.or_else(|| self.sparse24().map(Sparse24Tensor::dtype));
+        let stored = stored.or_else(|| self.blocks().map(BlockTensor::dtype));
         stored.unwrap_or_else(|| self.0.dtype())
     }
 
@@ -511,11 +484,12 @@ impl<const D: usize> Weight<D> {
         self.stored_on().unwrap_or_else(|| self.0.device())
     }
 
-    /// Bytes of values and of the factors of low-rank changes, of codes and scales, or of kept values and places.
+    /// Bytes of values and of the factors of low-rank changes, of codes and scales, of kept values and places, or of blocks.
     pub fn bytes(&self) -> usize {
         let values = || self.0.lazy_shape().num_elements() * self.0.dtype().size();
         let stored = self.codes().map(Fp8Matrices::bytes);
         let stored = stored.or_else(|| self.sparse24().map(Sparse24Tensor::bytes));
+        let stored = stored.or_else(|| self.blocks().map(BlockTensor::bytes));
         let changes = self.changes().iter().map(LowRank::bytes);
         stored.unwrap_or_else(values) + changes.sum::<usize>()
     }
@@ -534,7 +508,16 @@ impl<const D: usize> Weight<D> {
     }
 }
 
-/// The parameter of a weight of codes or of 2:4; it takes no memory until something reads it.
+/// Checks that a weight with D dimensions can have `stack` matrices.
+fn check_stack<const D: usize>(stack: usize) -> Result<(), Mismatch> {
+    match D {
+        2 => Mismatch::check("matrices of a weight [out, in]", 1, stack),
+        3 => Ok(()),
+        _ => Err(Mismatch::new("dimensions of a weight", "2 or 3", D)),
+    }
+}
+
+/// The parameter of a weight of codes, of 2:4 or of blocks; it takes no memory until something reads it.
 fn placeholder<const D: usize>(device: &Device) -> Param<Tensor<D>> {
     zeros([1; D], device).set_require_grad(false)
 }

@@ -76,6 +76,7 @@ impl LinearConfig {
 /// | in floating point | x · Wᵀ + b, with [low-rank changes](crate::fp8::LowRank) if there are any | by any optimizer |
 /// | trained in FP8 | x̂ · Ŵᵀ + b of rounded x and W; with dy rounded to dŷ, dx = dŷ · Ŵ, dW = dŷᵀ · x̂, db = Σ dy | by any optimizer; [`training::update`](crate::fp8::training) after each backward pass |
 /// | FP8 codes | x · Wᵀ + b with decoded W; codes take a quarter of the memory of f32 | none |
+/// | blocks of codes | x · Wᵀ + b with decoded W; the blocks take the bytes that they have in a file | none |
 /// | 2:4 | x · Wᵀ + b, with 0 in place of the half of W that was dropped; what is kept takes 53 % of the memory in f32 | of b; x has a gradient |
 ///
 /// Activations before codes stay in their dtype, or are rounded to FP8, too ([`Linear::with_activations`]). The training follows
@@ -262,6 +263,7 @@ impl Linear {
             }
             Operand::Codes(codes) => codes.linear(x, bias),
             Operand::Sparse24(weights) => weights.linear(x, bias),
+            Operand::Blocks(weights) => weights.linear(x, bias),
         }
     }
 
@@ -270,6 +272,10 @@ impl Linear {
         match self.weight.operand() {
             Operand::Codes(codes) => codes.check(device)?,
             Operand::Sparse24(weights) => {
+                check_same("dtype of x", dtype, weights.dtype())?;
+                weights.check(device)?;
+            }
+            Operand::Blocks(weights) => {
                 check_same("dtype of x", dtype, weights.dtype())?;
                 weights.check(device)?;
             }

@@ -1,6 +1,6 @@
 //! Products: rows · W_eᵀ + b_e for the sorted rows of each expert e, or one product of all rows; the shapes are those of
-//! [`moebius_ops::grouped_gemm`]. FP8 weights are panels of codes, which are decoded while they are loaded, or multiplied by matrix
-//! instructions ([`moebius_ops::fp8_mma`]); products with them have no derivative.
+//! [`moebius_ops::grouped_gemm`]. FP8 weights are panels of codes, and others blocks of codes ([`moebius_ops::blocks`]); both are decoded
+//! while they are loaded, or FP8 codes multiplied by matrix instructions ([`moebius_ops::fp8_mma`]); products with them have no derivative.
 
 use super::call::Request;
 use super::{Assignment, DeviceValue, Sorted, quantize};
@@ -148,13 +148,37 @@ pub(crate) fn fp8_linear(
     if conversion == Conversion::Instructions {
         needs_kernels(&x.device(), "FP8 conversion instructions")?;
     }
+    coded_linear(x, vec![codes, scales], bias, of, problem, conversion)
+}
+
+/// Computes `problem` \[R,n\] for x \[T,k\] or \[R,k\], words of blocks \[E, n or 2n, words of a row\], and a bias \[E,n\] in the dtype of x. The
+/// caller has checked the shapes.
+pub(crate) fn block_linear(
+    x: Tensor<2>,
+    words: DeviceValue,
+    bias: Option<Tensor<2>>,
+    of: Rows<'_>,
+    problem: Problem,
+) -> Result<Tensor<2>, Error> {
+    let bias = bias.map(|bias| bias.cast(x.dtype()));
+    coded_linear(x, vec![words], bias, of, problem, Conversion::Bits)
+}
+
+fn coded_linear(
+    x: Tensor<2>,
+    weights: Vec<DeviceValue>,
+    bias: Option<Tensor<2>>,
+    of: Rows<'_>,
+    problem: Problem,
+    conversion: Conversion,
+) -> Result<Tensor<2>, Error> {
     let how = ProductHow {
         variant: of.variant(),
         conversion,
     };
     let call = Request::new(GroupedGemm::CodedLinear(problem), &x.device(), &how)?.reads([x]);
     let sort = of.sorted().into_iter().flat_map(Sorted::segments);
-    let call = call.reads([codes, scales]).reads(sort).reads(bias);
+    let call = call.reads(weights).reads(sort).reads(bias);
     let call = call.beside(of.sorted().and_then(Sorted::tiles));
     Ok(call.run().floats())
 }

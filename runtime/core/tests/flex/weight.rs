@@ -3,6 +3,7 @@
 use burn::module::{Lora, Module, Param};
 use burn::store::ModuleRecord;
 use burn::tensor::{Device, Tensor};
+use moebius::blocks::{BlockFormat, BlockLayout, BlockTensor};
 use moebius::fp8::training::{Fp8Recipe, products, update};
 use moebius::fp8::{Fp8Format, Granularity, Precision, Quantizer, Weight};
 use moebius::nn::{Linear, LinearConfig};
@@ -19,7 +20,7 @@ fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
 #[test]
 fn walks_keep_the_precision() {
     let device = Device::flex().autodiff();
-    let config = LinearConfig::new(4, 3).with_bias(false);
+    let config = LinearConfig::new(32, 3).with_bias(false);
     let trained = config.with_fp8(Some(Fp8Recipe::delayed()));
     let kept = |layer: Linear, precision| {
         let layers = [
@@ -36,10 +37,12 @@ fn walks_keep_the_precision() {
     kept(codes, Precision::Fp8);
     let sparse = config.init(&device).unwrap().sparsify().unwrap();
     kept(sparse, Precision::Sparse24);
+    let layer = config.init(&device).unwrap();
+    kept(in_precision(layer, Precision::Blocks), Precision::Blocks);
 }
 
 fn config_record(precision: Precision, device: &Device) -> ModuleRecord {
-    let layer = LinearConfig::new(4, 3).with_bias(false);
+    let layer = LinearConfig::new(32, 3).with_bias(false);
     let layer = match precision {
         Precision::Fp8Training => layer.with_fp8(Some(Fp8Recipe::delayed())),
         _ => layer,
@@ -53,6 +56,14 @@ fn in_precision(layer: Linear, precision: Precision) -> Linear {
     match precision {
         Precision::Fp8 => layer.quantize(&e4m3()).unwrap(),
         Precision::Sparse24 => layer.sparsify().unwrap(),
+        Precision::Blocks => {
+            let layout = BlockLayout {
+                shape: [1, 3, 32],
+                format: BlockFormat::Q8_0,
+            };
+            let blocks = BlockTensor::from_bytes(&[0; 3 * 34], layout, &layer.weight.device());
+            Linear::new(Weight::from_blocks(blocks.unwrap()).unwrap(), None).unwrap()
+        }
         Precision::Float | Precision::Fp8Training => layer,
     }
 }
@@ -66,10 +77,11 @@ fn records_of_other_precisions_are_refused() {
         Precision::Fp8Training,
         Precision::Fp8,
         Precision::Sparse24,
+        Precision::Blocks,
     ];
     for from in all {
         for into in all {
-            let target = LinearConfig::new(4, 3).with_bias(false);
+            let target = LinearConfig::new(32, 3).with_bias(false);
             let target = match into {
                 Precision::Fp8Training => target.with_fp8(Some(Fp8Recipe::delayed())),
                 _ => target,

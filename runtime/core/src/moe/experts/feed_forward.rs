@@ -20,7 +20,7 @@ use moebius_shaders::grouped_gemm::Variant;
 /// holds the rows of G before those of U.
 ///
 /// Each weight has its own precision. In FP8 training, all experts of a layer share one scale for each of the two weights, tokens are
-/// rounded before they are sorted, and the gradients of biases are sums of rounded gradients. FP8 codes are decoded while the grouped
+/// rounded before they are sorted, and the gradients of biases are sums of rounded gradients. FP8 codes and blocks of codes are decoded while the grouped
 /// products load them, and the rows that they multiply (tokens or hidden rows) may be rounded, too. Weights with low-rank changes
 /// ([`LowRank`](crate::fp8::LowRank)) multiply by separate operations.
 #[derive(Module, Debug)]
@@ -129,15 +129,17 @@ impl FeedForwardExperts {
     ) -> Result<Tensor<2>, Error> {
         let (w_in, w_out) = (self.w_in.operand(), self.w_out.operand());
         for operand in [&w_in, &w_out] {
-            if let Operand::Codes(codes) = operand {
-                codes.check(&x.device())?;
+            match operand {
+                Operand::Codes(codes) => codes.check(&x.device())?,
+                Operand::Blocks(weights) => weights.check(&x.device())?,
+                _ => {}
             }
         }
         let defined = matches!(w_in, Operand::Training(..));
         let hidden = self.hidden(rows, x, w_in, config)?;
         // The rows past the last expert's are undefined, so they become 0 before the largest magnitude of all rows is taken.
         let measured = match &w_out {
-            Operand::Float(_) | Operand::Changed(..) => false,
+            Operand::Float(_) | Operand::Changed(..) | Operand::Blocks(_) => false,
             Operand::Training(..) => true,
             Operand::Codes(codes) => codes.activations.measures(),
             Operand::Sparse24(_) => unreachable!("{ONLY_MATRICES}"),
@@ -159,6 +161,19 @@ impl FeedForwardExperts {
         config: &MoeConfig,
     ) -> Result<Tensor<2>, Error> {
         let product = |x, w| of.linear(of.gather(x)?, w, bias_of(&self.b_in));
+        let tokens = |x: &Tensor<2>, columns| -> Result<Problem, Mismatch> {
+            Ok(Problem {
+                rows: of.tokens(),
+                ..of.product(x, columns)?
+            })
+        };
+        let whole = |x: &Tensor<2>| -> Result<Problem, Mismatch> {
+            Ok(Problem {
+                gated: config.gated,
+                activation: Some(config.activation),
+                ..tokens(x, config.inter)?
+            })
+        };
         match w_in {
             Operand::Float(w) => Ok(activate(product(x, w)?, config)),
             Operand::Changed(w, changes) => {
@@ -172,23 +187,17 @@ impl FeedForwardExperts {
             }
             Operand::Codes(codes) => {
                 let bias = bias_of(&self.b_in);
-                let tokens = |columns| -> Result<Problem, Mismatch> {
-                    Ok(Problem {
-                        rows: of.tokens(),
-                        ..of.product(&x, columns)?
-                    })
-                };
                 if codes.instructions == Instructions::Matrix {
-                    let problem = tokens(config.columns_in())?;
+                    let problem = tokens(&x, config.columns_in())?;
                     let rows = codes.product(x, bias, problem, of)?;
                     return Ok(activate(rows, config));
                 }
-                let problem = Problem {
-                    gated: config.gated,
-                    activation: Some(config.activation),
-                    ..tokens(config.inter)?
-                };
+                let problem = whole(&x)?;
                 codes.product(x, bias, problem, of)
+            }
+            Operand::Blocks(weights) => {
+                let problem = whole(&x)?;
+                weights.product(x, bias_of(&self.b_in), problem, of)
             }
             Operand::Sparse24(_) => unreachable!("{ONLY_MATRICES}"),
         }
@@ -213,6 +222,10 @@ impl FeedForwardExperts {
             Operand::Codes(codes) => {
                 let problem = of.product(&hidden, config.hidden)?;
                 codes.product(hidden, bias_of(&self.b_out), problem, of)
+            }
+            Operand::Blocks(weights) => {
+                let problem = of.product(&hidden, config.hidden)?;
+                weights.product(hidden, bias_of(&self.b_out), problem, of)
             }
             Operand::Sparse24(_) => unreachable!("{ONLY_MATRICES}"),
         }

@@ -94,6 +94,7 @@ impl Experts {
                 Precision::Fp8Training => "feed-forward ones that train in FP8",
                 Precision::Fp8 => "feed-forward ones with FP8 codes",
                 Precision::Sparse24 => "feed-forward ones with 2:4 weights",
+                Precision::Blocks => "feed-forward ones with weights in blocks",
             },
             Self::Convolutional(_) => "convolutional ones",
             Self::Attention(_) => "attention",
@@ -119,7 +120,7 @@ impl Experts {
                 weights.iter().all(|weight| match weight.precision() {
                     Precision::Float => config.fp8.is_none(),
                     Precision::Fp8Training => config.fp8.is_some(),
-                    Precision::Fp8 => true,
+                    Precision::Fp8 | Precision::Blocks => true,
                     Precision::Sparse24 => false,
                 })
             }

@@ -1,0 +1,359 @@
+//! Weights in blocks of codes with scales, as GGUF files have them: what ggml calls quantized types.
+//!
+//! A [`BlockTensor`] holds the bytes of a file, and no other copy. Products decode the blocks while they load them, in f32, so that their
+//! results are those of the decoded weights. A layer is made of it by [`Weight::from_blocks`](crate::fp8::Weight::from_blocks); it infers,
+//! and doesn't train.
+
+use crate::Error;
+use crate::check::{check_device, check_same, element};
+use crate::ops::{Rows, grouped_gemm};
+use burn::module::{Module, Param, ParamId};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use moebius_ops::blocks::{Field, GROUP, Layout, Levels, Scales};
+use moebius_ops::grouped_gemm::{Problem, Stored};
+use moebius_ops::{Fault, Mismatch};
+
+pub use moebius_ops::blocks::BlockFormat;
+
+/// Shape and format of a [`BlockTensor`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockLayout {
+    /// Matrices, and rows and columns of each.
+    pub shape: [usize; 3],
+    /// The format of the blocks, of which rows have a whole number.
+    pub format: BlockFormat,
+}
+
+impl BlockLayout {
+    /// The shape of the words: each row is padded to whole words.
+    fn words_shape(self) -> [usize; 3] {
+        let [matrices, rows, columns] = self.shape;
+        [matrices, rows, self.format.row_words(columns)]
+    }
+}
+
+/// A stack of matrices \[M, rows, columns\] in blocks of codes; a matrix is a stack of one.
+///
+/// ```
+/// use burn::tensor::Tensor;
+/// use moebius::blocks::{BlockFormat, BlockLayout, BlockTensor};
+///
+/// # fn main() -> Result<(), moebius::Error> {
+/// # #[cfg(feature = "flex")] {
+/// let device = moebius::open(&moebius::Device::Flex)?;
+/// // A row of two blocks of Q8_0: a scale of 0.5 in F16, and 32 codes of 3.
+/// let block = [&[0x00, 0x38][..], &[3; 32][..]].concat();
+/// let layout = BlockLayout { shape: [1, 1, 64], format: BlockFormat::Q8_0 };
+///
+/// let weights = BlockTensor::from_bytes(&block.repeat(2), layout, &device)?;
+/// assert_eq!(weights.bytes(), 68);
+/// let expected = Tensor::<3>::full([1, 1, 64], 1.5, &device);
+/// assert_eq!(weights.to_dense()?.into_data(), expected.into_data());
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Module, Debug)]
+pub struct BlockTensor {
+    /// The words \[M, rows, words of a row\].
+    words: Param<Tensor<3, Int>>,
+    /// A marker whose length encodes the format, so that a record of another format isn't loaded here.
+    format: Param<Tensor<1, Int>>,
+    #[module(skip)]
+    layout: BlockLayout,
+    /// The dtype of inputs and outputs of products.
+    #[module(skip)]
+    dtype: DType,
+}
+
+/// The length of the marker of a format in a record.
+fn marker(format: BlockFormat) -> usize {
+    1 + format as usize
+}
+
+impl BlockTensor {
+    /// The matrices whose blocks are `bytes`, a row after the other without padding, as a file has them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for rows that aren't whole blocks, and for another number of bytes than the layout has.
+    pub fn from_bytes(bytes: &[u8], layout: BlockLayout, device: &Device) -> Result<Self, Error> {
+        let [matrices, rows, columns] = layout.shape;
+        layout.format.check(columns)?;
+        let expected = matrices * rows * layout.format.row_bytes(columns);
+        Mismatch::check("bytes of blocks", expected, bytes.len())?;
+        let words = layout.format.to_words(bytes, columns)?;
+        let words: Vec<i32> = words.into_iter().map(u32::cast_signed).collect();
+        let words = TensorData::new(words, layout.words_shape());
+        let words = Tensor::from_data(words, (device, DType::I32));
+        let format = Tensor::zeros([marker(layout.format)], (device, DType::I32));
+        Ok(Self {
+            words: Param::initialized(ParamId::new(), words),
+            format: Param::initialized(ParamId::new(), format),
+            layout,
+            dtype: DType::F32,
+        })
+    }
+
+    /// Shape and format.
+    pub fn layout(&self) -> BlockLayout {
+        self.layout
+    }
+
+    /// Bytes of the words.
+    pub fn bytes(&self) -> usize {
+        4 * self.layout.words_shape().iter().product::<usize>()
+    }
+
+    /// The device of the words.
+    pub fn device(&self) -> Device {
+        self.words.val().device()
+    }
+
+    /// The dtype of inputs and outputs of products.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// A copy for inputs and outputs of another dtype, f32, f16 or bf16; the blocks are the same.
+    #[must_use]
+    pub fn with_dtype(self, dtype: DType) -> Self {
+        Self { dtype, ..self }
+    }
+
+    /// Decodes the values \[M, rows, columns\] in f32. The words are read back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a record has put words of another shape here,
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
+    pub fn to_dense(&self) -> Result<Tensor<3>, Error> {
+        let device = self.device();
+        self.check_words(&device)?;
+        let words = self.words.val().try_into_vec_as::<i64>();
+        let words = words.map_err(Error::device)?.into_iter();
+        let words: Vec<u32> = words.map(|word| word as u32).collect();
+        let BlockLayout { shape, format } = self.layout;
+        let values = TensorData::new(format.decoded(&words, shape[2]), shape);
+        Ok(Tensor::from_data(values, (&device, DType::F32)))
+    }
+
+    /// Decodes rows `rows` \[T\] of the first matrix: \[T, columns\] in f32, on the device.
+    ///
+    /// # Errors
+    /// As [`BlockTensor::to_dense`].
+    pub fn rows(&self, rows: Tensor<1, Int>) -> Result<Tensor<2>, Error> {
+        self.check_words(&rows.device())?;
+        let [_, count, across] = self.layout.words_shape();
+        let words = self.words.val().narrow(0, 0, 1).reshape([count, across]);
+        Ok(decoded(words.select(0, rows), self.layout))
+    }
+
+    /// Checks the words, which a record may have replaced, and that they are on `device`, which must not record gradients.
+    pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
+        let (what, expected) = (
+            "device of weights in blocks",
+            "one that records no gradients",
+        );
+        Fault::Device.unless(!device.is_autodiff(), what, expected, "autodiff")?;
+        self.check_words(device)
+    }
+
+    fn check_words(&self, device: &Device) -> Result<(), Error> {
+        let words = self.words.val();
+        check_same("words of blocks", words.dims(), self.layout.words_shape())?;
+        let dtype = words.dtype();
+        let right = matches!(dtype, DType::I32 | DType::U32);
+        let got = format_args!("{dtype:?}");
+        Mismatch::unless(right, "dtype of words of blocks", "i32 or u32", got)?;
+        let marked = self.format.val().dims()[0];
+        Mismatch::check(
+            "marker of the format of blocks",
+            marker(self.layout.format),
+            marked,
+        )?;
+        // Words have no gradients, so they don't say whether their device records any.
+        let (own, given) = (words.device().inner(), device.clone().inner());
+        Ok(check_device("device of weights in blocks", own, &given)?)
+    }
+
+    /// Computes y \[T, rows\] from x \[T, columns\] and a bias \[rows\], all checked by the caller.
+    pub(crate) fn linear(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
+        let [_, n, k] = self.layout.shape;
+        let problem = Problem::dense(x.dims()[0], n, k)?;
+        self.product(x, bias.map(Tensor::unsqueeze), problem, Rows::All(None))
+    }
+
+    /// Computes `problem` from the rows `of` x \[T or R, k\], these weights and a bias \[E, n\], in the dtype of x.
+    pub(crate) fn product(
+        &self,
+        x: Tensor<2>,
+        bias: Option<Tensor<2>>,
+        problem: Problem,
+        of: Rows<'_>,
+    ) -> Result<Tensor<2>, Error> {
+        let problem = Problem {
+            bias: bias.is_some(),
+            stored: Stored::Blocks(self.layout.format),
+            element: element(x.dtype())?,
+            ..problem
+        };
+        grouped_gemm::block_linear(x, self.words.val().into(), bias, of, problem)
+    }
+}
+
+/// x · Wᵀ \[T, rows\] of x \[T, columns\] and one matrix in blocks, as [`crate::nn::linear`] computes it of values.
+///
+/// # Errors
+/// As [`crate::nn::linear`], for several matrices, and on a device that records gradients.
+pub fn linear(x: Tensor<2>, w: &BlockTensor) -> Result<Tensor<2>, Error> {
+    let [matrices, n, k] = w.layout.shape;
+    Mismatch::check("matrices of a linear layer", 1, matrices)?;
+    check_same("columns of x [T,k], those of W [n,k]", x.dims()[1], k)?;
+    w.check(&x.device())?;
+    if x.dims()[0] == 0 {
+        return Ok(Tensor::empty([0, n], (&x.device(), x.dtype())));
+    }
+    w.linear(x, None)
+}
+
+/// Decodes rows of words \[T, words of a row\] by the operations of Burn.
+fn decoded(words: Tensor<2, Int>, layout: BlockLayout) -> Tensor<2> {
+    let ([_, _, columns], Layout { values, bytes, .. }) = (layout.shape, layout.format.layout());
+    let ([rows, across], device) = (words.dims(), words.device());
+    let shifts = Tensor::<1, Int>::arange(0..4, (&device, words.dtype())) * 8;
+    let all = words.unsqueeze_dim::<3>(2).expand([rows, across, 4]);
+    let all = all.bitwise_right_shift(shifts.reshape([1, 1, 4]).expand([rows, across, 4]));
+    let all = all.bitwise_and_scalar(0xFF).reshape([rows, 4 * across]);
+    let all = all.narrow(1, 0, layout.format.row_bytes(columns));
+    let count = rows * columns / values;
+    let blocks = Bytes {
+        all: all.reshape([count, bytes]),
+        values,
+    };
+    blocks
+        .decoded(layout.format.layout())
+        .reshape([rows, columns])
+}
+
+/// The bytes \[count, bytes of a block\] of blocks, one in each integer.
+struct Bytes {
+    all: Tensor<2, Int>,
+    /// Values per block.
+    values: usize,
+}
+
+impl Bytes {
+    fn decoded(&self, layout: Layout) -> Tensor<2> {
+        let mut codes = self.field(layout.low);
+        if let Some(high) = layout.high {
+            let above = 1 << layout.low.bits;
+            codes = codes + self.field(high) * above;
+        }
+        let (scales, offsets) = self.scales(layout.scales);
+        let products = self.levels(codes, layout.levels) * self.spread(scales);
+        match offsets {
+            Some(offsets) => products + self.spread(offsets),
+            None => products,
+        }
+    }
+
+    fn some(&self, from: usize, count: usize) -> Tensor<2, Int> {
+        self.all.clone().narrow(1, from, count)
+    }
+
+    /// The bits of every code, \[count, values\].
+    fn field(&self, field: Field) -> Tensor<2, Int> {
+        let (run, per_byte) = (field.run, field.per_byte());
+        let (count, runs) = (self.all.dims()[0], self.values / per_byte / run);
+        let bytes = self.some(field.at, self.values / per_byte);
+        let bytes = bytes.reshape([count, runs, 1, run]);
+        let options = (&bytes.device(), bytes.dtype());
+        let shifts = Tensor::<1, Int>::arange(0..per_byte as i64, options) * field.bits as i32;
+        let shape = [count, runs, per_byte, run];
+        let shifts = shifts.reshape([1, 1, per_byte, 1]).expand(shape);
+        let bits = bytes.expand(shape).bitwise_right_shift(shifts);
+        let bits = bits.bitwise_and_scalar(0xFF >> (8 - field.bits));
+        bits.reshape([count, self.values])
+    }
+
+    /// The numbers that codes stand for.
+    fn levels(&self, codes: Tensor<2, Int>, levels: Levels) -> Tensor<2> {
+        match levels {
+            Levels::Signed => signed(codes),
+            Levels::From(zero) => floats(codes) - f32::from(zero),
+            Levels::Table(table) => {
+                let shape = codes.dims();
+                let table =
+                    Tensor::<1>::from_data(table.map(f32::from), (&codes.device(), DType::F32));
+                table
+                    .select(0, codes.reshape([shape[0] * shape[1]]))
+                    .reshape(shape)
+            }
+        }
+    }
+
+    /// The number in F16 at a byte of every block, \[count, 1\].
+    fn half(&self, at: usize) -> Tensor<2> {
+        let (low, high) = (self.some(at, 1), self.some(at + 1, 1));
+        let exponent = high.clone().bitwise_and_scalar(0x7C) / 4;
+        let fraction = high.clone().bitwise_and_scalar(3) * 256 + low;
+        // An exponent of 0 is that of 1 without the implicit bit.
+        let implicit = floats(exponent.clone().clamp_max(1)) * 1024.0;
+        let sign = floats(high / 128) * -2.0 + 1.0;
+        (floats(fraction) + implicit) * powers(exponent.clamp_min(1), 25) * sign
+    }
+
+    /// The scales \[count, n\] of every block, and what is added, if anything is.
+    fn scales(&self, scales: Scales) -> (Tensor<2>, Option<Tensor<2>>) {
+        match scales {
+            Scales::Half { least } => (self.half(0), least.then(|| self.half(2))),
+            Scales::Exponent => (powers(self.some(0, 1), 128), None),
+            Scales::SixBits => {
+                let scales = floats(self.six_bits(4, 1)) * self.half(0);
+                let least = floats(self.six_bits(8, 16)) * self.half(2);
+                (scales, Some(least.neg()))
+            }
+            Scales::EightBits { each, all } => {
+                let scales = self.some(each, self.values / GROUP);
+                (signed(scales) * self.half(all), None)
+            }
+        }
+    }
+
+    /// The eight scales or minima of six bits whose bytes begin at `at`; the bytes of both are divided by `by`.
+    fn six_bits(&self, at: usize, by: i32) -> Tensor<2, Int> {
+        let own = self.some(at, 4);
+        let low = (self.some(12, 4) / by).bitwise_and_scalar(15);
+        let last = low + own.clone() / 64 * 16;
+        Tensor::cat(vec![own.bitwise_and_scalar(63), last], 1)
+    }
+
+    /// Each of \[count, n\] as often as values share it: \[count, values\].
+    fn spread(&self, scales: Tensor<2>) -> Tensor<2> {
+        let [count, groups] = scales.dims();
+        let all = scales.reshape([count, groups, 1]);
+        let all = all.expand([count, groups, self.values / groups]);
+        all.reshape([count, self.values])
+    }
+}
+
+/// Integers in f32.
+fn floats(integers: Tensor<2, Int>) -> Tensor<2> {
+    integers.float().cast(DType::F32)
+}
+
+/// Bytes as signed numbers, in f32.
+fn signed(bytes: Tensor<2, Int>) -> Tensor<2> {
+    let negative = bytes.clone() / 128;
+    floats(bytes - negative * 256)
+}
+
+/// 2^(exponent − `zero`) of exponents of at most 255, from a table, because no device's power need be exact.
+fn powers(exponents: Tensor<2, Int>, zero: i32) -> Tensor<2> {
+    let power = |exponent: i32| f64::from(exponent - zero).exp2() as f32;
+    let table: Vec<f32> = (0..256).map(power).collect();
+    let table = TensorData::new(table, [256]);
+    let table = Tensor::<1>::from_data(table, (&exponents.device(), DType::F32));
+    let [rows, columns] = exponents.dims();
+    let exponents = exponents.reshape([rows * columns]);
+    table.select(0, exponents).reshape([rows, columns])
+}
