@@ -317,7 +317,7 @@ impl Engine {
 
     /// Checks that tokens are in the vocabulary.
     fn check_tokens(&self, tokens: &[u32]) -> Result<(), Mismatch> {
-        let vocabulary = self.model.embedding.dims()[0];
+        let vocabulary = self.model.vocabulary();
         let known = |token: &&u32| (**token as usize) < vocabulary;
         match tokens.iter().find(|token| !known(token)) {
             Some(token) => {

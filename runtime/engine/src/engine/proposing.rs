@@ -34,7 +34,7 @@ impl Engine {
     pub fn speculate_by_draft(&mut self, draft: Model, tokens: usize) -> Result<(), EngineError> {
         let what = "tokens that a draft model proposes";
         Fault::Config.unless(tokens > 0, what, "at least 1", tokens)?;
-        let [expected, got] = [&self.model, &draft].map(|model| model.embedding.dims()[0]);
+        let [expected, got] = [&self.model, &draft].map(|model| model.vocabulary());
         let what = "vocabulary of a draft model";
         Fault::Config.unless(
             expected == got,

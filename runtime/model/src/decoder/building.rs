@@ -10,14 +10,14 @@ use super::Model;
 use super::block::Block;
 use super::slot::Slot;
 use super::spec::{FeedForwardSpec, ModelSpec};
-use super::weights::{Of, Weights};
+use super::weights::{Of, Table, Weights};
 use crate::error::Error;
 
 /// A decoder that is being built, with the weights of some layers.
 #[derive(Debug)]
 pub struct Building {
     spec: ModelSpec,
-    embedding: Option<Param<Tensor<2>>>,
+    embedding: Option<Table>,
     positions: Option<Param<Tensor<2>>>,
     blocks: Vec<Block>,
     /// Bytes of the device for the experts of each layer, if they are in host memory or in files.
@@ -78,9 +78,9 @@ impl Building {
             expert_bytes: self.expert_bytes,
         };
         let Some(embedding) = self.embedding else {
-            let embedding = from.matrix(Slot::Embedding)?;
+            let (embedding, blocks) = from.table(Slot::Embedding)?;
             self.positions = from.matrix_if(Slot::Positions)?.map(in_large_pages);
-            self.embedding = Some(in_large_pages(embedding));
+            self.embedding = Some((in_large_pages(embedding), blocks));
             return Ok(ControlFlow::Continue(self));
         };
         if let Some(layer) = self.spec.layers.get(number) {
@@ -90,12 +90,17 @@ impl Building {
             self.embedding = Some(embedding);
             return Ok(ControlFlow::Continue(self));
         }
+        let (embedding, embedding_blocks) = embedding;
+        let (head, head_blocks) = from.table_if(Slot::Head)?.unzip();
+        let head_blocks = head_blocks.flatten();
         Ok(ControlFlow::Break(Model {
             embedding,
+            embedding_blocks,
             positions: self.positions,
             blocks: self.blocks,
             norm: from.norm(Slot::Norm, self.spec.epsilon)?,
-            head: from.matrix_if(Slot::Head)?.map(in_large_pages),
+            head: head.filter(|_| head_blocks.is_none()).map(in_large_pages),
+            head_blocks,
             spec: self.spec,
             exact: false,
         }))

@@ -27,6 +27,7 @@ mod switched;
 #[cfg(target_family = "wasm")]
 #[path = "switched_nowhere.rs"]
 mod switched;
+mod tables;
 mod temperature;
 mod weights;
 
@@ -52,6 +53,7 @@ use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::attention::{CacheFormat, Pages, Span};
+use moebius::blocks::BlockTensor;
 use moebius::moe::Routing;
 use moebius::{in_span, nn};
 use moebius_ops::kv_cache::BLOCK;
@@ -68,14 +70,18 @@ pub struct Model {
     /// Token embedding \[V, H\]; in another dtype than the rest where [`LoadOptions::narrow_embedding`](crate::load::LoadOptions) is
     /// chosen.
     pub embedding: Param<Tensor<2>>,
+    /// The embedding \[1, V, H\] in blocks of codes, if it is; `embedding` is then a single 0 that nothing reads.
+    pub embedding_blocks: Option<BlockTensor>,
     /// Learned positions \[positions, H\], added to the embedding; `None` where positions aren't learned.
     pub positions: Option<Param<Tensor<2>>>,
     /// Layers, first to last.
     pub blocks: Vec<Block>,
     /// Norm before the head.
     pub norm: RmsNorm,
-    /// Matrix of the head \[V, H\]; `None` where the head shares the embedding.
+    /// Matrix of the head \[V, H\]; `None` where the head shares the embedding, or is in blocks.
     pub head: Option<Param<Tensor<2>>>,
+    /// Matrix of the head \[1, V, H\] in blocks of codes, if it is and doesn't share the embedding.
+    pub head_blocks: Option<BlockTensor>,
     #[module(skip)]
     spec: ModelSpec,
     /// Whether passes have the same bits on every device.
@@ -425,7 +431,7 @@ impl Model {
     ) -> Result<Logits, Error> {
         let [sequences, length] = tokens.dims();
         let embedding = self.embedding.val();
-        let [vocabulary, _] = embedding.dims();
+        let vocabulary = self.vocabulary();
         if sequences * length == 0 {
             let options = (&embedding.device(), self.norm.gamma.val().dtype());
             let logits = Tensor::empty([sequences, length, vocabulary], options);
@@ -458,7 +464,7 @@ impl Model {
         let gamma = self.norm.gamma.val();
         let (device, dtype) = (gamma.device(), gamma.dtype());
         let angles = self.angles(places);
-        let rows = self.embedding.val().select(0, tokens.flatten(0, 1));
+        let rows = self.rows(tokens.flatten(0, 1))?;
         let mut x = if self.is_exact() {
             self.placed_exactly(rows, places)?
         } else {
@@ -562,8 +568,7 @@ impl Model {
         if self.is_exact() {
             return self.logits_exactly(x);
         }
-        let head = self.head.as_ref().unwrap_or(&self.embedding);
-        let logits = nn::linear(nn::rms_norm(&self.norm, x), head.val(), None)?;
+        let logits = self.of_vocabulary(nn::rms_norm(&self.norm, x))?;
         let logits = if self.spec.logits_scale == 1.0 {
             logits
         } else {

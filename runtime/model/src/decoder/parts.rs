@@ -39,7 +39,7 @@ impl Parts<'_> {
     /// x \[B · S, H\] of the tokens.
     pub(crate) fn embedded(&self, tokens: Tensor<2, Int>) -> Result<Tensor<2>, Error> {
         let dtype = self.model.norm.gamma.val().dtype();
-        let rows = self.model.embedding.val().select(0, tokens.flatten(0, 1));
+        let rows = self.model.rows(tokens.flatten(0, 1))?;
         let x = self.model.embed(rows, dtype);
         self.model.placed(x, &self.places)
     }

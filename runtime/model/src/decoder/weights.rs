@@ -6,6 +6,7 @@ use std::sync::Arc;
 use burn::module::Param;
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::blocks::BlockTensor;
 use moebius::fp8::Weight;
 use moebius::moe::switching::ExpertSource;
 use moebius::nn::Linear;
@@ -51,6 +52,14 @@ pub trait Weights {
     /// The error that keeps the matrix from being read.
     fn matrix(&mut self, place: Place) -> Result<Tensor<2>, Error>;
 
+    /// The embedding or the head in blocks of codes; `None` where [`matrix`](Self::matrix) gives it.
+    ///
+    /// # Errors
+    /// The error that keeps the blocks from being read.
+    fn table(&mut self, _place: Place) -> Result<Option<BlockTensor>, Error> {
+        Ok(None)
+    }
+
     /// The weight \[out, in\] of a place, in any precision.
     ///
     /// # Errors
@@ -68,6 +77,9 @@ pub trait Weights {
         None
     }
 }
+
+/// The embedding or the head, and its blocks in place of its values.
+pub(super) type Table = (Param<Tensor<2>>, Option<BlockTensor>);
 
 /// Source of the weights of one layer, or of what is outside of the layers.
 pub(super) struct Of<'a> {
@@ -106,6 +118,17 @@ impl Of<'_> {
         Ok(Param::from_tensor(self.weights.matrix(place)?))
     }
 
+    /// The embedding or the head: a parameter, or blocks of codes and a parameter of a single 0 that nothing reads.
+    pub(super) fn table(&mut self, slot: Slot) -> Result<Table, Error> {
+        let place = self.place(slot);
+        let Some(blocks) = self.weights.table(place)? else {
+            return Ok((self.matrix(slot)?, None));
+        };
+        let unread = Tensor::zeros([1, 1], (&blocks.device(), DType::F32));
+        let unread = Param::from_tensor(unread).set_require_grad(false);
+        Ok((unread, Some(blocks)))
+    }
+
     /// A weight of attention or of a convolution, in the precision that the layer trains in.
     fn weight(&mut self, slot: Slot) -> Result<Weight<2>, Error> {
         let place = self.place(slot);
@@ -129,6 +152,11 @@ impl Of<'_> {
     /// The matrix of a slot, if the model has the slot.
     pub(super) fn matrix_if(&mut self, slot: Slot) -> Result<Option<Param<Tensor<2>>>, Error> {
         self.if_there(slot, Self::matrix)
+    }
+
+    /// The head as [`Self::table`] gives it, if the model has the slot.
+    pub(super) fn table_if(&mut self, slot: Slot) -> Result<Option<Table>, Error> {
+        self.if_there(slot, Self::table)
     }
 
     /// A linear layer of attention without a bias.
@@ -236,6 +264,12 @@ pub(super) fn of_norm(norm: Option<&RmsNorm>) -> Held {
     norm.map_or(Ok(None), |norm| row(&norm.gamma))
 }
 
+/// The decoded values of blocks as one row.
+fn of_blocks(blocks: &Option<BlockTensor>) -> Held {
+    let values = blocks.as_ref().map(BlockTensor::to_dense).transpose()?;
+    Ok(values.map(|values| values.flatten(0, 2)))
+}
+
 /// The values of a weight in any precision as one row; codes are decoded.
 pub(super) fn decoded<const D: usize>(weight: &Weight<D>) -> Held {
     Ok(Some(weight.values()?.flatten(0, D - 1)))
@@ -279,6 +313,8 @@ impl Model {
 
     fn held(&self, Place { layer, slot }: Place) -> Held {
         match slot {
+            Slot::Embedding if self.embedding_blocks.is_some() => of_blocks(&self.embedding_blocks),
+            Slot::Head if self.head_blocks.is_some() => of_blocks(&self.head_blocks),
             Slot::Embedding => row(&self.embedding),
             Slot::Positions => row_if(&self.positions),
             Slot::Norm => row(&self.norm.gamma),

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use burn::tensor::DType;
+use moebius::blocks::BlockFormat;
 use moebius_weights::gguf::{GgmlType, GgufFile, expected_types};
 use moebius_weights::{Fp8Weight, Reader, StoredFp8, Unfit, Unscaled, WeightsError, quoted};
 use safetensors::Dtype;
@@ -34,6 +35,28 @@ pub(super) enum Element {
 }
 
 impl Element {
+    /// The format of blocks that devices decode.
+    pub(super) fn blocks(self) -> Option<BlockFormat> {
+        match self {
+            Self::Safetensors(_) => None,
+            Self::Gguf(kind) => kind.blocks(),
+        }
+    }
+
+    /// Whether values are codes in blocks, of any type.
+    pub(super) fn is_quantized(self) -> bool {
+        let floats = [GgmlType::F32, GgmlType::F16, GgmlType::BF16];
+        matches!(self, Self::Gguf(kind) if !floats.contains(&kind))
+    }
+
+    /// The name of the type.
+    pub(super) fn shown(self) -> String {
+        match self {
+            Self::Safetensors(dtype) => dtype.to_string(),
+            Self::Gguf(kind) => kind.to_string(),
+        }
+    }
+
     /// For values that can't be read, or that must be bytes and aren't: what was expected and what was found.
     pub(super) fn unfit(self, bytes: bool) -> Option<(String, String)> {
         let (fits, expected, got) = match self {
@@ -137,7 +160,10 @@ impl<'a> Checkpoint<'a> {
 
     /// Reads bytes of a tensor, from byte `at` on.
     pub(super) fn read_part(self, name: &str, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
-        self.safetensors().read_part(name, at, out)
+        match self {
+            Self::Safetensors(reader) => reader.read_part(name, at, out),
+            Self::Gguf(file) => file.read_part(name, at, out),
+        }
     }
 
     /// Whether two tensors of a safetensors checkpoint differ in dtype, shape or bytes. Tensors of a GGUF file are not compared.

@@ -29,7 +29,11 @@ impl ExpertsInFiles {
         let mut this = Self {
             files: files.files.clone(),
             plan: files.plan.clone(),
-            options,
+            // A cache of experts has no places for blocks.
+            options: LoadOptions {
+                keep_blocks: false,
+                ..options
+            },
             layer,
             experts: 0,
             bytes_of_each: 0,
@@ -91,6 +95,7 @@ impl ExpertsInFiles {
                 };
                 HostCodes::new(&read.codes, &read.scales, layout, at.slot.parts())?.into()
             }
+            OnHost::Blocks(_) => unreachable!("blocks are decoded"),
             OnHost::Values(values) => {
                 let (bytes, _, dtype) = values.into_parts();
                 let values = TensorData::from_bytes(bytes, [rows, columns], dtype);

@@ -9,8 +9,9 @@ use moebius_weights::Fp8Weight;
 use super::LoadOptions;
 use super::checkpoint::Checkpoint;
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target, scales_of};
+use super::narrow::{Blocks, format_of, read_blocks};
 use super::placing::{
-    add, common_scheme, decode_mxfp4, is_whole, place, rounded, rows_in, stacked,
+    add, common_scheme, decode_mxfp4, is_whole, matrices_of, place, rounded, rows_in, stacked,
 };
 use crate::decoder::Place;
 use crate::error::Error;
@@ -20,6 +21,8 @@ use crate::families::Form;
 pub(super) enum OnHost {
     /// FP8 codes and scales.
     Codes(Fp8Weight),
+    /// Blocks of codes.
+    Blocks(Blocks),
     /// Values in one row, in the dtype that the model computes in or in f32.
     Values(TensorData),
 }
@@ -66,7 +69,20 @@ impl<'a> HostWeights<'a> {
         }
     }
 
-    /// Reads the matrices `of` of a place: codes where the tensors hold codes that stay, or values are rounded. `read` gets the name of each
+    /// Reads the matrices `of` of a place in blocks of codes; `None` for a place that has none, or whose blocks are decoded.
+    pub(super) fn blocks(
+        self,
+        at: Place,
+        of: Range<usize>,
+        read: &mut dyn FnMut(&str),
+    ) -> Result<Option<Blocks>, Error> {
+        let target = target(self.plan, at);
+        let format = format_of(at.slot, target, self.options);
+        let blocks = format.map(|format| read_blocks(self.reader, (at, target), of, format, read));
+        blocks.transpose()
+    }
+
+    /// Reads the matrices `of` of a place: blocks or codes where the tensors hold such that stay, or values are rounded. `read` gets the name of each
     /// tensor.
     pub(super) fn weight(
         self,
@@ -74,6 +90,9 @@ impl<'a> HostWeights<'a> {
         of: Range<usize>,
         read: &mut dyn FnMut(&str),
     ) -> Result<OnHost, Error> {
+        if let Some(blocks) = self.blocks(at, of.clone(), read)? {
+            return Ok(OnHost::Blocks(blocks));
+        }
         if let Some(scheme) = self.stored(at) {
             return Ok(OnHost::Codes(self.codes(at, of, scheme, read)?));
         }
@@ -243,18 +262,6 @@ fn unchanged(
         }
     }
     Ok(out)
-}
-
-/// The matrices of a piece that are among the matrices `of` of its place: the number of each in the piece, and its place among these. A tensor of
-/// one expert has one matrix.
-fn matrices_of(piece: &Piece, of: &Range<usize>) -> impl Iterator<Item = [usize; 2]> + use<> {
-    let (own, first) = (piece.expert.is_some(), of.start);
-    let experts = match piece.expert {
-        Some(expert) if of.contains(&expert) => expert..expert + 1,
-        Some(_) => 0..0,
-        None => of.clone(),
-    };
-    experts.map(move |expert| [if own { 0 } else { expert }, expert - first])
 }
 
 /// Values in one row.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use moebius::blocks::BlockFormat;
 use moebius_weights::{Reader, StoredFp8, Unfit, WeightsError, quoted};
 
 use super::cache_scales::is_scale;
@@ -64,6 +65,8 @@ pub(crate) struct Piece {
     pub(super) skipped: usize,
     /// Layout of the FP8 codes, if the tensor holds such codes.
     pub(super) fp8: Option<StoredFp8>,
+    /// The format of the blocks, if the tensor holds such that devices decode.
+    pub(super) blocks: Option<BlockFormat>,
 }
 
 impl Piece {
@@ -191,6 +194,7 @@ impl Plan {
             of_name(name, shape, misfits);
         }
         if let Some(element) = of_name(&piece.name, &shape, misfits) {
+            piece.blocks = element.blocks();
             match reader.fp8_layout(&piece.name) {
                 Some(Ok(layout)) if !piece.form.is_mxfp4() => {
                     used.extend(layout.scale.iter().chain(&layout.input_scale).cloned());
@@ -342,6 +346,7 @@ fn want(
         keys: 0,
         skipped: 0,
         fp8: None,
+        blocks: None,
     };
     Wanted {
         place,

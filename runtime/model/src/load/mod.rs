@@ -24,6 +24,8 @@ mod experts;
 mod host;
 mod mapping;
 mod names;
+mod narrow;
+mod options;
 pub(crate) mod placing;
 mod size;
 mod stream;
@@ -31,15 +33,14 @@ mod stream;
 pub(crate) use adapting::LinearModule;
 pub use mapping::Plan;
 pub(crate) use mapping::{Wanted, expand};
+pub use options::{ExpertsFrom, LoadOptions};
 pub(crate) use placing::{is_whole, taken};
 
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use burn::tensor::{DType, Device};
-use moebius::fp8::training::Fp8Recipe;
-use moebius::fp8::{Fp8Format, Granularity, Quantizer, ScaleRule};
+use burn::tensor::Device;
 use moebius_weights::folder::{is_gguf, model_at};
 use moebius_weights::gguf::GgufFile;
 use moebius_weights::{Reader, Unfit, quoted};
@@ -94,100 +95,6 @@ impl Files {
         match self {
             Self::Safetensors(reader) => Checkpoint::Safetensors(reader),
             Self::Gguf(file) => Checkpoint::Gguf(file),
-        }
-    }
-}
-
-/// Options for loading weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoadOptions {
-    /// Dtype that the model computes in: f32, f16 or bf16.
-    pub dtype: DType,
-    /// Whether FP8 codes stay codes in models that compute in f32; otherwise codes are decoded.
-    pub keep_fp8: bool,
-    /// Quantizer for weights without codes, applied on the host during loading; only in models that compute in f32.
-    pub round: Option<Quantizer>,
-    /// Whether the embedding and the head are bf16 in a model that computes in f32, on devices that multiply f32 by bf16
-    /// ([`takes_half_weights`](moebius::nn::takes_half_weights)).
-    pub narrow_embedding: bool,
-    /// Whether nothing of the model itself changes while it trains, as below an adapter: routers keep the bias that balances their choice.
-    pub frozen: bool,
-    /// Recipe for training products of attention and feed-forward parts in FP8 ([`ModelSpec::with_fp8`]), with `keep_fp8` off: codes don't
-    /// train.
-    pub fp8_training: Option<Fp8Recipe>,
-    /// Bytes of the device for the experts of all layers together: the experts wait where `experts_from` says, and are on the device while
-    /// tokens need them ([`moebius::moe::switching`]). `None` for all experts on the device.
-    pub expert_cache: Option<u64>,
-    /// Whether the model's passes have the same bits on every device ([`Model::with_exact`]), with `keep_fp8` off and `dtype` f32.
-    pub exact: bool,
-    /// Where experts wait that `expert_cache` has no place for.
-    pub experts_from: ExpertsFrom,
-}
-
-/// Where the experts of a model wait that aren't on the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ExpertsFrom {
-    /// In host memory: each is read and converted once, when the model is loaded.
-    #[default]
-    Memory,
-    /// In the files: each is read and converted whenever tokens need it and it isn't on the device. The files stay open as long as the model
-    /// is there, and must not be written to: a read after that is an error.
-    Files,
-}
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self {
-            dtype: DType::F32,
-            keep_fp8: true,
-            round: None,
-            narrow_embedding: false,
-            frozen: false,
-            fp8_training: None,
-            expert_cache: None,
-            exact: false,
-            experts_from: ExpertsFrom::Memory,
-        }
-    }
-}
-
-impl LoadOptions {
-    /// Loads a model whose passes have the same bits on every device ([`Model::with_exact`]): all weights are f32, decoded on the host.
-    pub fn exact() -> Self {
-        Self {
-            keep_fp8: false,
-            exact: true,
-            ..Self::default()
-        }
-    }
-
-    /// Loads weights as FP8. Codes in the file stay; other weights become E4M3 with a scale for every 32 values of a row, found by least
-    /// squares.
-    ///
-    /// Norms and routers stay as they are, and so do the embedding and the head, except that these two are bf16 on Flex. The scales add an
-    /// eighth of the codes' bytes. With SmolLM2-135M, they reduce the change of the logits to a third of the change with blocks of 128 ×
-    /// 128.
-    pub fn fp8() -> Self {
-        let rows = Granularity::Block {
-            rows: 1,
-            columns: 32,
-        };
-        let quantizer = Quantizer::new(Fp8Format::E4M3, rows);
-        Self {
-            round: Some(quantizer.with_scales(ScaleRule::LeastSquares)),
-            narrow_embedding: true,
-            ..Self::default()
-        }
-    }
-}
-
-impl LoadOptions {
-    /// The model, exact if it is to be.
-    fn of(self, model: Model) -> Result<Model, Error> {
-        if self.exact {
-            model.with_exact()
-        } else {
-            Ok(model)
         }
     }
 }
@@ -354,7 +261,8 @@ impl ModelFiles {
     ///
     /// # Errors
     /// [`Error::NoRoom`] for more bytes than are free; a device that doesn't tell how many are ([`moebius::memory_free`]) passes.
-    /// [`Error::Moebius`] for experts that the device can't divide.
+    /// [`Error::Moebius`] for experts that the device can't divide, [`Error::Config`] where weights are to stay in blocks and the files have
+    /// none, or other quantized types.
     pub fn check_memory(
         &self,
         device: &Device,
@@ -362,6 +270,7 @@ impl ModelFiles {
         cache: CacheMemory,
     ) -> Result<(), Error> {
         self.spec.check_experts(device)?;
+        narrow::check(self.files.checkpoint(), &self.plan, options)?;
         let weights = self.weight_bytes(device, options);
         Ok(cache.check(0, weights, device)?)
     }
@@ -378,7 +287,7 @@ impl ModelFiles {
     }
 
     /// The options by which the model fits on a device: these, where [`ModelFiles::check_memory`] finds room for what they ask. Where it finds none
-    /// and they have no `expert_cache` and aren't `exact`, the experts of a mixture stay in the files, and the cache has what is free beside all else. Reads no
+    /// and they have no `expert_cache`, aren't `exact` and keep no blocks, the experts of a mixture stay in the files, and the cache has what is free beside all else. Reads no
     /// weights.
     ///
     /// # Errors
@@ -390,10 +299,8 @@ impl ModelFiles {
         cache: CacheMemory,
     ) -> Result<LoadOptions, Error> {
         let refused = match self.check_memory(device, options, cache) {
-            // An exact model has all experts on the device.
-            Err(Error::NoRoom(refused)) if options.expert_cache.is_none() && !options.exact => {
-                refused
-            }
+            // An exact model and one in blocks have all experts on the device.
+            Err(Error::NoRoom(refused)) if options.may_switch() => refused,
             checked => return checked.map(|()| options),
         };
         let bytes = self.cache_within(refused.free, device, options, cache);

@@ -1,5 +1,7 @@
 //! Copies rows of a file's matrices to rows of places, as values or as FP8 codes without decoding, and uploads the codes to a device.
 
+use std::ops::Range;
+
 use burn::tensor::Device;
 use moebius::fp8::{Fp8Layout, Fp8Tensor, Quantizer};
 use moebius_ops::quantize::quantize_host;
@@ -46,6 +48,21 @@ fn transposed(piece: &Piece, taken: usize) -> Option<usize> {
         Form::TransposedHeads => Some(piece.keys),
         form => form.is_transposed().then_some(taken),
     }
+}
+
+/// The matrices of a piece that are among the matrices `of` of its place: the number of each in the piece, and its place among these. A tensor of
+/// one expert has one matrix.
+pub(super) fn matrices_of(
+    piece: &Piece,
+    of: &Range<usize>,
+) -> impl Iterator<Item = [usize; 2]> + use<> {
+    let (own, first) = (piece.expert.is_some(), of.start);
+    let experts = match piece.expert {
+        Some(expert) if of.contains(&expert) => expert..expert + 1,
+        Some(_) => 0..0,
+        None => of.clone(),
+    };
+    experts.map(move |expert| [if own { 0 } else { expert }, expert - first])
 }
 
 /// Copies one matrix of a file to `out` \[rows, columns\], the matrix of its place.

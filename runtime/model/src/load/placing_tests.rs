@@ -11,6 +11,7 @@ fn piece(part: Part, form: Form) -> Piece {
         keys: 3,
         skipped: 0,
         fp8: None,
+        blocks: None,
     }
 }
 

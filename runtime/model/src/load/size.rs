@@ -8,6 +8,7 @@ use moebius::nn::takes_half_weights;
 use moebius_ops::scaling::Fp8Scheme;
 
 use super::mapping::{Plan, Target};
+use super::narrow::format_of;
 use super::placing::common_scheme;
 use super::{ExpertsFrom, LoadOptions};
 use crate::decoder::Slot;
@@ -62,9 +63,12 @@ pub(super) fn loaded_bytes(plan: &Plan, device: &Device, options: LoadOptions) -
     sizes.others + experts
 }
 
-/// Bytes of the weights of one place: codes with their padding and scales where it keeps codes or gets some, else values.
+/// Bytes of the weights of one place: blocks, or codes with their padding and scales where it keeps codes or gets some, else values.
 fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) -> u64 {
     let [stack, rows, columns] = slot.extents(&target.shape);
+    if let Some(format) = format_of(slot, target, options) {
+        return (stack * rows * 4 * format.row_words(columns)) as u64;
+    }
     let in_f32 = options.dtype == DType::F32;
     let stored = common_scheme(&target.pieces, [rows, columns]);
     let stored = stored.filter(|_| options.keep_fp8 && target.changes.is_empty());

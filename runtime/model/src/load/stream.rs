@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{DType, Device, Tensor};
+use moebius::blocks::BlockTensor;
 use moebius::fp8::Weight;
 use moebius::moe::switching::ExpertSource;
 use moebius::nn::takes_half_weights;
@@ -10,6 +11,7 @@ use moebius::nn::takes_half_weights;
 use super::course::Course;
 use super::experts::ExpertsInFiles;
 use super::host::{HostWeights, OnHost};
+use super::narrow::Blocks;
 use super::placing::upload;
 use super::{ExpertsFrom, LoadOptions, ModelFiles, Progress};
 use crate::decoder::{Place, Slot, Weights, floating, uploaded};
@@ -54,7 +56,12 @@ impl<'a> WeightStream<'a> {
         Ok(uploaded(read?, host.shape(at), (self.device, dtype)))
     }
 
-    /// A weight as codes if the file has codes or values are rounded, else as values.
+    fn uploaded(&self, blocks: &Blocks) -> Result<BlockTensor, Error> {
+        let tensor = BlockTensor::from_bytes(&blocks.bytes, blocks.layout, self.device)?;
+        Ok(tensor.with_dtype(self.options.dtype))
+    }
+
+    /// A weight in blocks or as codes if the file has such or values are rounded, else as values.
     fn any<const D: usize>(&mut self, at: Place) -> Result<Weight<D>, Error> {
         let host = self.host();
         let [stack, ..] = host.extents(at);
@@ -64,6 +71,7 @@ impl<'a> WeightStream<'a> {
                 let codes = upload(&codes, self.device)?;
                 Ok(Weight::from_fp8(codes, at.slot.parts())?)
             }
+            OnHost::Blocks(blocks) => Ok(Weight::from_blocks(self.uploaded(&blocks)?)?),
             OnHost::Values(values) => {
                 let on = (self.device, self.options.dtype);
                 Ok(floating(uploaded(values, host.shape(at), on), at.slot))
@@ -79,6 +87,13 @@ impl Weights for WeightStream<'_> {
 
     fn matrix(&mut self, at: Place) -> Result<Tensor<2>, Error> {
         self.tensor(at)
+    }
+
+    fn table(&mut self, at: Place) -> Result<Option<BlockTensor>, Error> {
+        let blocks = self
+            .host()
+            .blocks(at, 0..1, &mut |name| self.report(name))?;
+        blocks.map(|blocks| self.uploaded(&blocks)).transpose()
     }
 
     fn weight(&mut self, at: Place) -> Result<Weight<2>, Error> {

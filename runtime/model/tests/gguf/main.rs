@@ -12,6 +12,8 @@ mod misfits;
 #[cfg(feature = "flex")]
 mod models;
 #[cfg(feature = "flex")]
+mod narrow;
+#[cfg(feature = "flex")]
 mod written;
 
 #[cfg(feature = "flex")]

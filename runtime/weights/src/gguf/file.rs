@@ -257,7 +257,24 @@ impl GgufFile {
         Ok(values)
     }
 
-    /// Reads the bytes of the file that hold some of a tensor's values.
+    /// Reads bytes of a tensor as they are in the file, from byte `at` on.
+    ///
+    /// # Errors
+    /// [`WeightsError::UnknownTensor`] for an unknown name, [`WeightsError::DataLength`] when the tensor ends before the last byte,
+    /// [`WeightsError::Read`] when the file can't be read.
+    pub fn read_part(&self, name: &str, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
+        let of = self.info(name)?.at.clone();
+        let (size, end) = (of.end - of.start, at.saturating_add(out.len() as u64));
+        if end > size {
+            return Err(data_length(name, size, end));
+        }
+        let read = self.bytes.read_at(of.start + at, out);
+        read.map_err(read_error(&self.path))?;
+        self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Finds the bytes of the file that hold some of a tensor's values.
     fn part(
         &self,
         name: &str,

@@ -1,0 +1,142 @@
+//! Weights that stay in blocks of codes, as a file has them.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use moebius::blocks::{BlockFormat, BlockLayout};
+use moebius_weights::Unfit;
+
+use super::LoadOptions;
+use super::checkpoint::Checkpoint;
+use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target, scales_of};
+use super::placing::{matrices_of, place, rows_in};
+use crate::decoder::{Place, Slot};
+use crate::error::Error;
+use crate::families::Form;
+
+/// The blocks of some matrices of a place, a row after the other.
+pub(super) struct Blocks {
+    pub(super) bytes: Vec<u8>,
+    pub(super) layout: BlockLayout,
+}
+
+/// Whether a slot's matrices may be in blocks.
+fn takes_blocks(slot: Slot) -> bool {
+    slot.takes_codes() || matches!(slot, Slot::Embedding | Slot::Head)
+}
+
+/// The format of the blocks of a place, if options keep them, all tensors of the place have them, and no adapter changes the place.
+pub(super) fn format_of(slot: Slot, target: &Target, options: LoadOptions) -> Option<BlockFormat> {
+    let [_, _, columns] = slot.extents(&target.shape);
+    let stay = options.keep_blocks && takes_blocks(slot) && target.changes.is_empty();
+    let first = in_blocks(target.pieces.first()?, columns)?;
+    let mut all = target.pieces.iter();
+    let same = all.all(|piece| in_blocks(piece, columns) == Some(first));
+    (stay && same).then_some(first)
+}
+
+/// The format of a piece's blocks, whose rows can be moved as they are; `None` for other pieces.
+fn in_blocks(piece: &Piece, columns: usize) -> Option<BlockFormat> {
+    match piece.form {
+        Form::Plain | Form::Pairs | Form::Neighbours | Form::Fused => piece.blocks,
+        Form::Mxfp4 | Form::Mxfp4Pairs if columns.is_multiple_of(MXFP4_BLOCK) => {
+            Some(BlockFormat::Mxfp4)
+        }
+        _ => None,
+    }
+}
+
+/// Checks that the weights that are to stay in blocks can, if options ask for it.
+///
+/// # Errors
+/// [`Error::Config`] for a cache of experts, for a quantized type that no device decodes, and for files without blocks.
+pub(super) fn check(
+    reader: Checkpoint<'_>,
+    plan: &Plan,
+    options: LoadOptions,
+) -> Result<(), Error> {
+    if !options.keep_blocks {
+        return Ok(());
+    }
+    let what = "weights as the file has them";
+    let expected = "all experts on the device";
+    let resident = options.expert_cache.is_none();
+    Error::check(resident, what, expected, "a cache of experts")?;
+    let names: Vec<_> = BlockFormat::ALL
+        .map(|format| format.name().to_uppercase())
+        .into();
+    let expected = format!("tensors of the types {}", names.join(", "));
+    let refused = |got: String| Err(Error::Config(Unfit::new(what, &expected, got)));
+    let (mut types, mut any) = (BTreeSet::new(), false);
+    for (at, target) in plan.targets.iter().filter(|(at, _)| takes_blocks(at.slot)) {
+        any |= format_of(at.slot, target, options).is_some();
+        for piece in &target.pieces {
+            let Some(info) = reader.get(&piece.name) else {
+                continue;
+            };
+            let shown = info.element.shown();
+            if info.element.is_quantized() && piece.blocks.is_none() {
+                return refused(format!("{shown} of {}", piece.name));
+            }
+            types.insert(shown);
+        }
+    }
+    if any {
+        return Ok(());
+    }
+    refused(types.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// Reads the blocks of the matrices `of` of a place, whose format is `format`. `read` gets the name of each tensor.
+pub(super) fn read_blocks(
+    reader: Checkpoint<'_>,
+    (at, target): (Place, &Target),
+    of: Range<usize>,
+    format: BlockFormat,
+    read: &mut dyn FnMut(&str),
+) -> Result<Blocks, Error> {
+    let [_, rows, columns] = at.slot.extents(&target.shape);
+    let row = format.row_bytes(columns);
+    let mut bytes = vec![0_u8; of.len() * rows * row];
+    for piece in &target.pieces {
+        let mut own = vec![0; rows_in(piece, rows) * row];
+        for [number, to] in matrices_of(piece, &of) {
+            if piece.form.is_mxfp4() {
+                read_mxfp4(reader, piece, number, &mut own)?;
+            } else {
+                let from = number * own.len() + piece.skipped * row;
+                reader.read_part(&piece.name, from as u64, &mut own)?;
+            }
+            let out = &mut bytes[to * rows * row..][..rows * row];
+            place(piece, &own, out, [rows, row]);
+            read(&piece.name);
+        }
+    }
+    let shape = [of.len(), rows, columns];
+    let layout = BlockLayout { shape, format };
+    Ok(Blocks { bytes, layout })
+}
+
+/// Reads matrix `number` of MXFP4 codes and scales in two tensors as the blocks of a GGUF file, in which a byte has a code of the first half of
+/// a block and one of the second.
+fn read_mxfp4(
+    reader: Checkpoint<'_>,
+    piece: &Piece,
+    number: usize,
+    out: &mut [u8],
+) -> Result<(), Error> {
+    const HALF: usize = MXFP4_BLOCK / 2;
+    let blocks = out.as_chunks_mut::<{ 1 + HALF }>().0;
+    let (mut scales, mut codes) = (vec![0; blocks.len()], vec![[0_u8; HALF]; blocks.len()]);
+    let at = (number * blocks.len()) as u64;
+    reader.read_part(&scales_of(&piece.name), at, &mut scales)?;
+    reader.read_part(&piece.name, at * HALF as u64, codes.as_flattened_mut())?;
+    for ((block, scale), codes) in blocks.iter_mut().zip(scales).zip(codes) {
+        let code = |value: usize| codes[value / 2] >> (value % 2 * 4) & 15;
+        block[0] = scale;
+        for (value, byte) in block[1..].iter_mut().enumerate() {
+            *byte = code(value) | code(HALF + value) << 4;
+        }
+    }
+    Ok(())
+}
