@@ -135,6 +135,7 @@ fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
     let place = PlaceArgs {
         devices,
         dtype: ModelPrecision::F32,
+        weights: None,
         expert_cache: None,
         experts_from: None,
         memory_margin: EngineOptions::MARGIN,

@@ -160,6 +160,13 @@ pub(crate) fn opened(
     if place.expert_cache.is_some() {
         check_experts("--expert-cache", files)?;
     }
+    if place.weights.is_some() && place.dtype == ModelPrecision::Fp8 {
+        let message = "--weights file: expected --dtype f32, f16 or bf16, got fp8";
+        return Err(CliError::usage(
+            message,
+            Some("fp8 rounds the weights anew"),
+        ));
+    }
     if place.narrow_embedding && place.dtype != ModelPrecision::F32 {
         let got = place.dtype.option();
         let message = format!("--narrow-embedding: expected --dtype f32, got {got}");
@@ -232,6 +239,7 @@ pub(crate) fn loading(place: &PlaceArgs) -> LoadOptions {
     }
     let options = options(place.dtype);
     LoadOptions {
+        keep_blocks: place.weights.is_some(),
         narrow_embedding: options.narrow_embedding || place.narrow_embedding,
         expert_cache: place.expert_cache,
         ..options

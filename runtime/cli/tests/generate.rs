@@ -93,6 +93,20 @@ fn an_exact_model_goes_on_like_an_ordinary_one() {
     assert_refused(&refused, "expected separate projections, got latent");
 }
 
+/// Weights stay as a file has them only where it has blocks of codes.
+#[test]
+fn weights_of_a_file_are_blocks() {
+    let folder = model();
+    let more = ["--prompt", "w3 w14", "--weights", "file"];
+    let refused = generate(folder.path(), &more);
+    assert_refused(&refused, "weights as the file has them");
+    let rounded = generate(folder.path(), &[&more[..], &["--dtype", "fp8"]].concat());
+    assert_refused(&rounded, "expected --dtype f32, f16 or bf16, got fp8");
+    let cached = [&more[..], &["--expert-cache", "1GiB"]].concat();
+    let cached = generate(folder.path(), &cached);
+    assert_refused(&cached, "cannot be used with");
+}
+
 /// Memory is taken as tokens come: room for four million of them reserves nothing in 9 GB, and four billion are refused in words.
 #[test]
 #[cfg(target_os = "linux")] // where `prlimit` is

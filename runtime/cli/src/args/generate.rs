@@ -39,6 +39,18 @@ impl ModelPrecision {
     }
 }
 
+/// What a model's weights are in memory, if not values of what it computes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WeightForm {
+    File,
+}
+
+const WEIGHT_FORMS: [Named<WeightForm>; 1] = [(
+    "file",
+    "as the file has them: blocks of codes of a GGUF file, or MXFP4",
+    WeightForm::File,
+)];
+
 const EXPERTS_FROM: [Named<ExpertsFrom>; 2] = [
     (
         "memory",
@@ -107,6 +119,9 @@ pub(crate) struct PlaceArgs {
     /// What to compute in.
     #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
     pub(crate) dtype: ModelPrecision,
+    /// What the weights are on the device, decoded while products load them [default: values of --dtype].
+    #[arg(long, value_name = "W", value_parser = named(WEIGHT_FORMS), conflicts_with_all = ["expert_cache", "narrow_embedding", "exact"])]
+    pub(crate) weights: Option<WeightForm>,
     /// Keep the experts that tokens need in so many bytes of the device, such as 4GiB or 512MiB, and the others in main memory or in the
     /// files. In f32 this changes no token; the rest of the model is on the device [default: what is free, where a mixture doesn't fit].
     #[arg(long, value_name = "BYTES", value_parser = byte_count, conflicts_with = "placement")]

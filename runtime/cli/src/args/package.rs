@@ -27,7 +27,7 @@ pub(crate) struct PackageArgs {
     #[arg(
         long,
         value_name = "DIR",
-        conflicts_with_all = ["model", "out", "device", "placement", "dtype", "expert_cache", "experts_from", "memory_margin", "narrow_embedding", "exact", "streams", "prompt", "tokens", "known"]
+        conflicts_with_all = ["model", "out", "device", "placement", "dtype", "weights", "expert_cache", "experts_from", "memory_margin", "narrow_embedding", "exact", "streams", "prompt", "tokens", "known"]
     )]
     pub(crate) verify: Option<PathBuf>,
     /// Fingerprint that the package must have: the SHA-256 that `moebius package` told when it was made.

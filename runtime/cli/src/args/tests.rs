@@ -62,6 +62,7 @@ fn a_check_of_a_package_takes_no_option_of_the_measurement() {
         "--device auto",
         "--place experts=2",
         "--dtype f32",
+        "--weights file",
         "--expert-cache 1GiB",
         "--memory-margin 20",
         "--narrow-embedding",

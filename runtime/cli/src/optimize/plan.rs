@@ -109,6 +109,7 @@ impl Plan {
         let mut args = EngineArgs::at(PlaceArgs {
             devices,
             dtype: self.dtype,
+            weights: None,
             expert_cache: None,
             experts_from: None,
             memory_margin: EngineOptions::MARGIN,
