@@ -82,8 +82,8 @@ impl<'a> HostWeights<'a> {
         blocks.transpose()
     }
 
-    /// Reads the matrices `of` of a place: blocks or codes where the tensors hold such that stay, or values are rounded. `read` gets the name of each
-    /// tensor.
+    /// Reads the matrices `of` of a place: blocks or codes where the tensors hold such that stay, or values are rounded. `read` gets the name
+    /// of each tensor.
     pub(super) fn weight(
         self,
         at: Place,

@@ -26,7 +26,8 @@ fn bits_at(codes: &[u32], row: usize, byte: usize) -> u32 {
 fn four_bytes(codes: &[u32], row: usize, byte: usize) -> u32 {
     let shift = 8 * (byte % 4) as u32;
     // A whole word is read twice, because there may be none after it; the second time it is shifted away.
-    let (low, high) = (codes[row + byte / 4], codes[row + byte.div_ceil(4)]);
+    let low = codes[row + byte / 4];
+    let high = codes[row + byte.div_ceil(4)];
     (low >> shift) | ((high << 1u32) << (31u32 - shift))
 }
 

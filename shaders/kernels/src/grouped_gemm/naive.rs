@@ -56,9 +56,9 @@ fn grouped_gemm_naive<F: Float, L: Size>(
                     dot_sparse::<F, L>(x, kept, places, &sizes, from, expert, part, column, spec)
                 }
                 Stored::Blocks(format) => {
-                    let row = (expert - sizes.slab_first) * parts + part;
-                    let row = row * sizes.n + column;
-                    dot_blocks::<F>(x, words.unwrap(), &sizes, from, row, format)
+                    let matrix = (expert - sizes.slab_first) * parts + part;
+                    let of_column = matrix * sizes.n + column;
+                    dot_blocks::<F>(x, words.unwrap(), &sizes, from, of_column, format)
                 }
             };
             #[comptime]
@@ -173,7 +173,7 @@ fn dot_blocks<F: Float>(
     #[comptime] format: BlockFormat,
 ) -> f32 {
     let mut sum = 0.0f32;
-    for kk in range_stepped(0, sizes.k, 4) {
+    for kk in range_stepped(0, sizes.k, 4usize) {
         let four = four_of_row(codes, row, kk, sizes.k, format);
         #[unroll]
         for lane in 0..4usize {
