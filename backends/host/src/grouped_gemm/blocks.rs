@@ -59,7 +59,7 @@ impl Decode for Blocks<'_> {
         for to in to.chunks_mut(DEPTH) {
             let first = column / values * bytes;
             let past = (column + to.len()).div_ceil(values) * bytes;
-            let mut blocks = [0; ROOM];
+            let mut blocks = [0_u8; ROOM];
             let words = &words[first / WORD..past.div_ceil(WORD)];
             for (bytes, word) in blocks.as_chunks_mut::<WORD>().0.iter_mut().zip(words) {
                 *bytes = word.to_le_bytes();
