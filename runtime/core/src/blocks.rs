@@ -141,8 +141,15 @@ impl BlockTensor {
     /// # Errors
     /// As [`BlockTensor::to_dense`].
     pub fn rows(&self, rows: Tensor<1, Int>) -> Result<Tensor<2>, Error> {
-        self.check_words(&rows.device())?;
+        let device = rows.device();
+        self.check_words(&device)?;
         let [_, count, across] = self.layout.words_shape();
+        if rows.dims() == [0] {
+            return Ok(Tensor::empty(
+                [0, self.layout.shape[2]],
+                (&device, DType::F32),
+            ));
+        }
         let words = self.words.val().narrow(0, 0, 1).reshape([count, across]);
         Ok(decoded(words.select(0, rows), self.layout))
     }

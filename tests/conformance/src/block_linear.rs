@@ -75,6 +75,8 @@ pub(crate) fn rows(target: &Target) {
         let dense: Tensor<2> = weights.to_dense().unwrap().squeeze_dim(0);
         let want = floats(dense.select(0, ids.clone()));
         assert_eq!(floats(weights.rows(ids).unwrap()), want, "{format}");
+        let none = Tensor::<1, Int>::empty([0], (&device, DType::I32));
+        assert_eq!(weights.rows(none).unwrap().dims(), [0, k], "{format}");
     }
 }
 
