@@ -161,5 +161,5 @@ pub(crate) fn refusals(target: &Target) {
     let (layer, [w_in, w_out]) = layer(&device);
     let [w_in, w_out] = [w_in, w_out].map(|weights| Weight::from_blocks(weights).unwrap());
     let switched = switching::HostLayer::read(with(layer, w_in, w_out));
-    assert_refused(ErrorKind::State, switched);
+    assert_refused(ErrorKind::Unsupported, switched);
 }

@@ -334,7 +334,7 @@ impl HostLayer {
     /// Reads a layer's experts; waits for the device, and frees the experts there if this was the last copy of the layer.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward, that train in FP8, of which only one
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward, that train in FP8 or are in blocks, of which only one
     /// weight is FP8 codes, or whose activations are measured while they run,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
     pub fn read(layer: MoeLayer) -> Result<Self, Error> {

@@ -181,8 +181,12 @@ impl CodedProducts {
     /// Those of a weight; `None` for one without codes.
     ///
     /// # Errors
-    /// [`Mismatch`] for activations whose scales follow what a forward measures, as it computes a batch in several waves.
+    /// [`Mismatch`] for activations whose scales follow what a forward measures, as it computes a batch in several waves, and for blocks of
+    /// codes.
     pub(super) fn of(weight: &Weight<3>) -> Result<Option<Self>, Mismatch> {
+        let (what, expected) = ("weights of switched experts", "values or FP8 codes");
+        let in_blocks = weight.blocks().is_some();
+        Fault::Unsupported.unless(!in_blocks, what, expected, "blocks of codes")?;
         let Some(codes) = weight.codes_of() else {
             return Ok(None);
         };
