@@ -78,9 +78,9 @@ impl Building {
             expert_bytes: self.expert_bytes,
         };
         let Some(embedding) = self.embedding else {
-            let (embedding, blocks) = from.table(Slot::Embedding)?;
+            let embedding = in_large_pages(from.table(Slot::Embedding)?);
             self.positions = from.matrix_if(Slot::Positions)?.map(in_large_pages);
-            self.embedding = Some((in_large_pages(embedding), blocks));
+            self.embedding = Some(embedding);
             return Ok(ControlFlow::Continue(self));
         };
         if let Some(layer) = self.spec.layers.get(number) {
@@ -91,7 +91,8 @@ impl Building {
             return Ok(ControlFlow::Continue(self));
         }
         let (embedding, embedding_blocks) = embedding;
-        let (head, head_blocks) = from.table_if(Slot::Head)?.unzip();
+        let head = from.table_if(Slot::Head)?.map(in_large_pages);
+        let (head, head_blocks) = head.unzip();
         let head_blocks = head_blocks.flatten();
         Ok(ControlFlow::Break(Model {
             embedding,
@@ -99,7 +100,7 @@ impl Building {
             positions: self.positions,
             blocks: self.blocks,
             norm: from.norm(Slot::Norm, self.spec.epsilon)?,
-            head: head.filter(|_| head_blocks.is_none()).map(in_large_pages),
+            head: head.filter(|_| head_blocks.is_none()),
             head_blocks,
             spec: self.spec,
             exact: false,

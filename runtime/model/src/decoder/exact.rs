@@ -37,6 +37,9 @@ impl Model {
             "a build for the system",
             "one for the browser",
         )?;
+        let in_blocks = self.embedding_blocks.is_some() || self.head_blocks.is_some();
+        let (tables, expected) = ("embedding and head", "f32 for an exact model");
+        Error::check(!in_blocks, tables, expected, "blocks of codes")?;
         check_dtype("embedding", &self.embedding.val())?;
         if let Some(head) = &self.head {
             check_dtype("head", &head.val())?;

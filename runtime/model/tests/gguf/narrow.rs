@@ -36,7 +36,7 @@ fn files_of_several_types_keep_their_blocks() {
     let blocks = loaded(&files, options);
     let decoded = loaded(&files, LoadOptions::default());
     let off = difference(&logits(&blocks), &logits(&decoded));
-    assert!(off <= 1e-6, "{off}");
+    assert!(off <= 1e-5, "{off}");
     // Embedding, head, the four matrices of attention (k is BF16 in the file), and the second product. The gate is Q4_K and the up
     // projection Q4_1, so both are decoded.
     let attention = 256 * 144 + 4 * 64 * 256 + 64 * 212 + 256 * 144;
@@ -46,6 +46,8 @@ fn files_of_several_types_keep_their_blocks() {
     assert_eq!(blocks.vocabulary(), 32);
     let layout = blocks.embedding_blocks.as_ref().unwrap().layout();
     assert_eq!(layout.shape, [1, 32, 256]);
+    let exact = blocks.clone().with_exact().map(|_| ()).unwrap_err();
+    assert!(exact.to_string().contains("blocks of codes"), "{exact}");
     // What is read back from the device is what the file stands for.
     let [mut from, mut file] = [&blocks, &decoded];
     for place in Slot::places(files.spec()) {
@@ -60,7 +62,7 @@ fn four_bit_experts_keep_their_blocks() {
     let blocks = loaded(&files, options);
     let decoded = loaded(&files, LoadOptions::default());
     let off = difference(&logits(&blocks), &logits(&decoded));
-    assert!(off <= 1e-6, "{off}");
+    assert!(off <= 1e-5, "{off}");
     // Rows of 64 codes are two blocks of 17 bytes in 9 words, those of 32 codes one block in 5.
     let device = Device::flex();
     let [few, many] = [options, LoadOptions::default()].map(|how| files.weight_bytes(&device, how));
