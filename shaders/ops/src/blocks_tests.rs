@@ -128,7 +128,7 @@ fn rows_are_whole_blocks() {
 
 #[test]
 fn exponents_are_half_of_e8m0() {
-    let of = |exponent| half_of_exponent(exponent);
+    let of = half_of_exponent;
     assert_eq!(of(128), 1.0);
     assert_eq!(f64::from(of(0)), f64::exp2(-128.0));
     assert_eq!(f64::from(of(1)), f64::exp2(-127.0));
