@@ -81,7 +81,7 @@ pub fn save_gguf(
     }
     write(files, (&wanted[..], &form.spec), &mut writer, progress)?;
     let both = wanted.iter().zip(&specs);
-    let other = both.filter(|(one, spec)| is_matrix(one.place.slot) && spec.kind != asked(one));
+    let other = both.filter(|(one, spec)| one.place.slot.takes_blocks() && spec.kind != asked(one));
     let other_type = other.map(|(_, spec)| spec.name.clone()).collect();
     Ok(GgufReport {
         architecture: form.architecture,
@@ -115,15 +115,10 @@ fn tensors(family: &Family, spec: &ModelSpec, name: &str) -> Result<Vec<Wanted>,
     Ok(wanted)
 }
 
-/// Whether a slot holds matrices that may be in any type.
-fn is_matrix(slot: Slot) -> bool {
-    slot.takes_codes() || matches!(slot, Slot::Embedding | Slot::Head)
-}
-
 fn declared(wanted: &Wanted, kind: GgmlType) -> GgufSpec {
     let (name, mut shape) = (wanted.piece.name.clone(), wanted.shape.clone());
     let row = shape.last().copied().unwrap_or(1);
-    let kind = if is_matrix(wanted.place.slot) {
+    let kind = if wanted.place.slot.takes_blocks() {
         kind.fitting(row)
     } else {
         GgmlType::F32

@@ -213,6 +213,12 @@ impl Slot {
         matrix && !never.contains(&self)
     }
 
+    /// Whether the slot's matrices may be in blocks of codes, in a file and on a device: those that [take codes](Self::takes_codes), the
+    /// embedding and the head.
+    pub(crate) fn takes_blocks(self) -> bool {
+        self.takes_codes() || matches!(self, Self::Embedding | Self::Head)
+    }
+
     /// Whether the values are added to something, or are logits that don't depend on the input; an untrained model has 0 there.
     pub fn is_bias(self) -> bool {
         self.kind() == Kind::Bias

@@ -138,19 +138,24 @@ impl GgmlType {
 
     /// The format of this type's blocks, if devices keep weights in it.
     pub fn blocks(self) -> Option<BlockFormat> {
-        Some(match self {
-            Self::Q8_0 => BlockFormat::Q8_0,
-            Self::Q4_0 => BlockFormat::Q4_0,
-            Self::Q4_1 => BlockFormat::Q4_1,
-            Self::Q5_0 => BlockFormat::Q5_0,
-            Self::Q5_1 => BlockFormat::Q5_1,
-            Self::Q4_K => BlockFormat::Q4K,
-            Self::Q5_K => BlockFormat::Q5K,
-            Self::Q6_K => BlockFormat::Q6K,
-            Self::IQ4_NL => BlockFormat::Iq4Nl,
-            Self::MXFP4 => BlockFormat::Mxfp4,
-            _ => return None,
-        })
+        let mut all = BlockFormat::ALL.into_iter();
+        all.find(|format| Self::of_blocks(*format) == self)
+    }
+
+    /// The type whose blocks have this format.
+    pub const fn of_blocks(format: BlockFormat) -> Self {
+        match format {
+            BlockFormat::Q8_0 => Self::Q8_0,
+            BlockFormat::Q4_0 => Self::Q4_0,
+            BlockFormat::Q4_1 => Self::Q4_1,
+            BlockFormat::Q5_0 => Self::Q5_0,
+            BlockFormat::Q5_1 => Self::Q5_1,
+            BlockFormat::Q4K => Self::Q4_K,
+            BlockFormat::Q5K => Self::Q5_K,
+            BlockFormat::Q6K => Self::Q6_K,
+            BlockFormat::Iq4Nl => Self::IQ4_NL,
+            BlockFormat::Mxfp4 => Self::MXFP4,
+        }
     }
 
     /// Whether values of this type can be decoded.

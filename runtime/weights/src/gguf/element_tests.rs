@@ -76,3 +76,15 @@ fn codes_of_two_bits_are_values() {
     decode(GgmlType::TQ2_0, &block, &mut got);
     assert_eq!(got, values.map(|value| -2.0 * f32::from(value)));
 }
+
+#[test]
+fn formats_of_blocks_have_the_sizes_and_names_of_their_types() {
+    for format in BlockFormat::ALL {
+        let (kind, layout) = (GgmlType::of_blocks(format), format.layout());
+        let sizes = [layout.values, layout.bytes];
+        assert_eq!([kind.values, kind.bytes], sizes, "{kind}");
+        assert_eq!(kind.name(), format.name().to_uppercase());
+        assert_eq!(kind.blocks(), Some(format), "{kind}");
+    }
+    assert_eq!(GgmlType::IQ4_XS.blocks(), None);
+}
