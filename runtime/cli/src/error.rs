@@ -132,7 +132,7 @@ impl CliError {
             Self::Train(moebius_model::Error::NoRoom(_))
             | Self::Engine(EngineError::Model(moebius_model::Error::NoRoom(_)))
             | Self::NoRoom(_) => {
-                "fewer tokens, --dtype fp8, --weights file of a GGUF file, --kv-cache-dtype fp8 and --expert-cache need less, and --memory-margin 0 leaves no room for a step, where the command has them; `moebius devices` shows what memory there is"
+                "fewer tokens, --dtype fp8, --weights q4_k, --kv-cache-dtype fp8 and --expert-cache need less, and --memory-margin 0 leaves no room for a step, where the command has them; `moebius devices` shows what memory there is"
             }
             Self::Train(e) => train_hint(e)?,
             Self::Weights(e)

@@ -87,7 +87,7 @@ impl Place<'_> {
             "{} on {} in {} · loaded in {:.1} s · prompt {} tokens, {prefill:.0} tokens/s · {} tokens, {speed} tokens/s{proposals} · cache {} · {}",
             self.source.files.family(),
             self.name,
-            args.engine.place.dtype.name(),
+            args.engine.place.precision(),
             self.load_s,
             self.prompt_tokens,
             answer.ids.len(),
@@ -99,7 +99,7 @@ impl Place<'_> {
             "device": self.name,
             "model": self.source.name(),
             "family": self.source.files.family(),
-            "dtype": args.engine.place.dtype.name(),
+            "dtype": args.engine.place.precision(),
             "text": answer.text,
             "ids": answer.ids,
             "finish": answer.finish,
@@ -156,7 +156,7 @@ pub(crate) fn logits(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, 
         "After {} tokens: {} on {name} in {}",
         ids.len(),
         source.files.family(),
-        args.place.dtype.name()
+        args.place.precision()
     ))?;
     let mut table = Table::new("id | logit | probability | token").right(&[0, 1, 2]);
     let mut tokens = Vec::new();
@@ -173,7 +173,7 @@ pub(crate) fn logits(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, 
         "device": name,
         "model": source.name(),
         "family": source.files.family(),
-        "dtype": args.place.dtype.name(),
+        "dtype": args.place.precision(),
         "prompt_ids": ids,
         "tokens": tokens,
     }))?;
@@ -241,14 +241,14 @@ pub(crate) fn perplexity(args: &PerplexityArgs, screen: &mut Screen) -> Result<O
         found.tokens,
         args.context - 1,
         source.files.family(),
-        args.place.dtype.name(),
+        args.place.precision(),
     ))?;
     let mut object = json!({
         "device": name,
         "model": source.name(),
         "text": args.text.display().to_string(),
         "family": source.files.family(),
-        "dtype": args.place.dtype.name(),
+        "dtype": args.place.precision(),
         "perplexity": found.perplexity(),
         "nats_per_token": found.nats,
         "tokens": found.tokens,

@@ -107,11 +107,12 @@ pub(crate) fn make(
         screen.line("the tokens of a request depend on its company: no figures, no package")?;
         return Ok(None);
     }
+    let at = &bench.engine.place;
     let package = writer.finish(PackageFacts {
         model: facts,
         run: Use {
             device: measured.device.to_string(),
-            dtype: bench.engine.place.dtype.option().to_owned(),
+            dtype: at.with_weights(at.dtype.option()),
         },
         hardware: hardware(&measured)?,
         figures: figures(&bench, &measured),

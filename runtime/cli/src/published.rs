@@ -1,5 +1,6 @@
 //! A published model's weights, tokenizer and chat template, and the answer that it generates.
 
+use std::fmt::Display;
 use std::io::Read;
 use std::path::Path;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use moebius_device::{Device, Work, host_memory_free};
 use moebius_engine::{Constraint, Ended, Engine, EngineOptions, Event, Generation};
 use moebius_grammar::{Grammars, Part};
 use moebius_model::decoder::{CacheMemory, Model};
-use moebius_model::load::{ExpertsFrom, LoadOptions, ModelFiles, Progress};
+use moebius_model::load::{ExpertsFrom, InBlocks, LoadOptions, ModelFiles, Progress};
 use moebius_model::{Adapter, ExpertLoad, LayerTokens};
 use moebius_text::{Chat, ChatTemplate, Files, Message, StopStrings, TextStream, Tokenizer};
 use moebius_weights::folder::model_at;
@@ -161,10 +162,10 @@ pub(crate) fn opened(
         check_experts("--expert-cache", files)?;
     }
     if place.weights.is_some() && place.dtype == ModelPrecision::Fp8 {
-        let message = "--weights file: expected --dtype f32, f16 or bf16, got fp8";
+        let message = "--weights: expected --dtype f32, f16 or bf16, got fp8";
         return Err(CliError::usage(
             message,
-            Some("fp8 rounds the weights anew"),
+            Some("fp8 is a type of weights, too"),
         ));
     }
     if place.narrow_embedding && place.dtype != ModelPrecision::F32 {
@@ -202,7 +203,25 @@ pub(crate) fn opened(
             "memory doesn't hold all experts: they are read from the files when tokens need them, and {cache} keep those that were needed last"
         ));
     }
+    if let InBlocks::Format(format) = options.blocks {
+        let others = files.of_another_type(options);
+        if let Some(said) = of_another_type(&others, &format.name().to_uppercase()) {
+            screen.note(&said);
+        }
+    }
     Ok((name, device, options))
+}
+
+/// What is said of tensors that got another type than `kind`, by their names, if there are any.
+pub(crate) fn of_another_type(names: &[impl Display], kind: &str) -> Option<String> {
+    let (first, others) = names.split_first()?;
+    let others = match others.len() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    Some(format!(
+        "{first}{others}: rows are no whole blocks of {kind}, so that they have another type"
+    ))
 }
 
 /// How weights are loaded at a place. Experts that a cache on the device doesn't hold wait where the command line says, else in main memory if it
@@ -238,12 +257,12 @@ pub(crate) fn loading(place: &PlaceArgs) -> LoadOptions {
         return LoadOptions::exact();
     }
     let options = options(place.dtype);
-    LoadOptions {
-        keep_blocks: place.weights.is_some(),
+    let options = LoadOptions {
         narrow_embedding: options.narrow_embedding || place.narrow_embedding,
         expert_cache: place.expert_cache,
         ..options
-    }
+    };
+    options.with_blocks(place.weights.unwrap_or_default())
 }
 
 /// How weights are loaded for a precision.

@@ -15,7 +15,7 @@ use crate::args::ConvertArgs;
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::hub::located;
-use crate::published::shown;
+use crate::published::{of_another_type, shown};
 use crate::screen::{DIM, GOOD, Outcome, Screen, Table};
 
 /// Writes the model as a GGUF file with matrices of these types.
@@ -92,14 +92,8 @@ fn told(
         bytes(before),
         bytes(after),
     ))?;
-    if let Some(first) = report.other_type.first() {
-        let others = match report.other_type.len() {
-            1 => String::new(),
-            count => format!(" and {} more", count - 1),
-        };
-        screen.line(&format!(
-            "  {first}{others}: rows are no whole blocks of {name}, so that they have another type"
-        ))?;
+    if let Some(said) = of_another_type(&report.other_type, name) {
+        screen.line(&format!("  {said}"))?;
     }
     if let Some(note) = &report.note {
         screen.line(&screen.paint(DIM, &format!("  {note}")))?;

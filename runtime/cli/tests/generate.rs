@@ -105,6 +105,26 @@ fn weights_of_a_file_are_blocks() {
     let cached = [&more[..], &["--expert-cache", "1GiB"]].concat();
     let cached = generate(folder.path(), &cached);
     assert_refused(&cached, "cannot be used with");
+    let blocks = model_of("decoder_gpt_oss_mxfp4");
+    let kept = [&more[..], &["--max-tokens", "3", "--json"]].concat();
+    let kept = object(&generate(blocks.path(), &kept));
+    assert_eq!(kept["dtype"], "f32, weights file");
+}
+
+/// Weights are rounded to blocks while they are loaded, and tensors whose rows are no whole blocks are told.
+#[test]
+fn weights_are_rounded_to_blocks_on_load() {
+    let (even, odd) = (model_of("decoder_gpt_oss_mxfp4"), model());
+    let more = ["--prompt", "w3 w14", "--max-tokens", "3", "--json"];
+    let more = [&more[..], &["--weights", "q8_0"]].concat();
+    for (folder, told) in [(even, false), (odd, true)] {
+        let output = generate(folder.path(), &more);
+        let found = object(&output);
+        assert_eq!(found["dtype"], "f32, weights q8_0", "{found}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let what = "rows are no whole blocks of Q8_0, so that they have another type";
+        assert_eq!(said.contains(what), told, "{said}");
+    }
 }
 
 /// Memory is taken as tokens come: room for four million of them reserves nothing in 9 GB, and four billion are refused in words.

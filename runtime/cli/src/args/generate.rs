@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use moebius::blocks::BlockFormat;
 use moebius_benches::options::{Named, named, positive};
 use moebius_device::{Device, Placement};
 use moebius_engine::{EngineOptions, Sampling, SamplingOptions};
-use moebius_model::load::ExpertsFrom;
+use moebius_model::load::{ExpertsFrom, InBlocks};
 
 use super::{EngineArgs, FormArgs, TraceArgs};
 use crate::error::CliError;
@@ -39,17 +40,29 @@ impl ModelPrecision {
     }
 }
 
-/// What a model's weights are in memory, if not values of what it computes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WeightForm {
-    File,
-}
+/// What a model's weights are on the device, if not values of what it computes in.
+const WEIGHTS: [Named<InBlocks>; 11] = [
+    (
+        "file",
+        "as the file has them: blocks of codes of a GGUF file, or MXFP4",
+        InBlocks::File,
+    ),
+    rounded(BlockFormat::Q8_0, "8.5 bits a weight"),
+    rounded(BlockFormat::Q4_0, "4.5 bits"),
+    rounded(BlockFormat::Q4_1, "5 bits"),
+    rounded(BlockFormat::Q5_0, "5.5 bits"),
+    rounded(BlockFormat::Q5_1, "6 bits"),
+    rounded(BlockFormat::Q4K, "4.5 bits"),
+    rounded(BlockFormat::Q5K, "5.5 bits"),
+    rounded(BlockFormat::Q6K, "6.6 bits"),
+    rounded(BlockFormat::Iq4Nl, "4.5 bits"),
+    rounded(BlockFormat::Mxfp4, "4.25 bits"),
+];
 
-const WEIGHT_FORMS: [Named<WeightForm>; 1] = [(
-    "file",
-    "as the file has them: blocks of codes of a GGUF file, or MXFP4",
-    WeightForm::File,
-)];
+/// Weights that are rounded to blocks of a format while they are loaded.
+const fn rounded(format: BlockFormat, bits: &'static str) -> Named<InBlocks> {
+    (format.name(), bits, InBlocks::Format(format))
+}
 
 const EXPERTS_FROM: [Named<ExpertsFrom>; 2] = [
     (
@@ -119,9 +132,10 @@ pub(crate) struct PlaceArgs {
     /// What to compute in.
     #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
     pub(crate) dtype: ModelPrecision,
-    /// What the weights are on the device, decoded while products load them [default: values of --dtype].
-    #[arg(long, value_name = "W", value_parser = named(WEIGHT_FORMS), conflicts_with_all = ["expert_cache", "narrow_embedding", "exact"])]
-    pub(crate) weights: Option<WeightForm>,
+    /// What the weights are on the device, decoded while products load them: as the file has them, or rounded to blocks of a type of GGUF
+    /// files while they are loaded [default: values of --dtype].
+    #[arg(long, value_name = "W", value_parser = named(WEIGHTS), conflicts_with_all = ["expert_cache", "narrow_embedding", "exact"])]
+    pub(crate) weights: Option<InBlocks>,
     /// Keep the experts that tokens need in so many bytes of the device, such as 4GiB or 512MiB, and the others in main memory or in the
     /// files. In f32 this changes no token; the rest of the model is on the device [default: what is free, where a mixture doesn't fit].
     #[arg(long, value_name = "BYTES", value_parser = byte_count, conflicts_with = "placement")]
@@ -139,6 +153,22 @@ pub(crate) struct PlaceArgs {
     /// Compute what has the same bits on every device: in f32, with sums in one order and functions of our own. Takes longer.
     #[arg(long, conflicts_with_all = ["expert_cache", "placement", "narrow_embedding"])]
     pub(crate) exact: bool,
+}
+
+impl PlaceArgs {
+    /// The name of what the model computes in, with what its weights are where they are in blocks.
+    pub(crate) fn precision(&self) -> String {
+        self.with_weights(self.dtype.name())
+    }
+
+    /// `dtype` with what the weights are where they are in blocks.
+    pub(crate) fn with_weights(&self, dtype: &str) -> String {
+        let mut all = WEIGHTS.into_iter();
+        match all.find(|(.., weights)| Some(*weights) == self.weights) {
+            Some((name, ..)) => format!("{dtype}, weights {name}"),
+            None => dtype.to_owned(),
+        }
+    }
 }
 
 /// The number of bytes that a text names: a whole number, with KiB, MiB, GiB or TiB behind it where it isn't of bytes.

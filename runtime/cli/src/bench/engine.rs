@@ -31,7 +31,7 @@ pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome
     let source = Source::named(&args.model)?;
     let measured = measure(args, &source, screen)?;
     let verified = measured.verified();
-    let (family, dtype) = (source.files.family(), args.engine.place.dtype.name());
+    let (family, dtype) = (source.files.family(), args.engine.place.precision());
     let name = &measured.device;
     let title = format!("{family} on {name} in {dtype} · medians of {RUNS} runs");
     screen.heading(&title)?;

@@ -9,7 +9,7 @@ use moebius::moe::switching::{ExpertSource, HostCodes, HostExpert, HostWeight};
 
 use super::host::{HostWeights, OnHost, values_in};
 use super::mapping::Plan;
-use super::{Files, LoadOptions, ModelFiles};
+use super::{Files, InBlocks, LoadOptions, ModelFiles};
 use crate::decoder::{Place, Slot};
 use crate::error::Error;
 
@@ -31,7 +31,7 @@ impl ExpertsInFiles {
             plan: files.plan.clone(),
             // A cache of experts has no places for blocks.
             options: LoadOptions {
-                keep_blocks: false,
+                blocks: InBlocks::None,
                 ..options
             },
             layer,

@@ -3,13 +3,15 @@
 use std::ops::Range;
 
 use burn::tensor::{DType, TensorData};
+use moebius::blocks::{BlockFormat, BlockLayout};
 use moebius_ops::scaling::Fp8Scheme;
 use moebius_weights::Fp8Weight;
+use moebius_weights::gguf::{GgmlType, encode};
 
 use super::LoadOptions;
 use super::checkpoint::Checkpoint;
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target, scales_of};
-use super::narrow::{Blocks, format_of, read_blocks};
+use super::narrow::{self, Blocks, format_of, read_blocks};
 use super::placing::{
     add, common_scheme, decode_mxfp4, is_whole, matrices_of, place, rounded, rows_in, stacked,
 };
@@ -69,7 +71,7 @@ impl<'a> HostWeights<'a> {
         }
     }
 
-    /// Reads the matrices `of` of a place in blocks of codes; `None` for a place that has none, or whose blocks are decoded.
+    /// Reads the matrices `of` of a place in blocks of codes, or rounds them to blocks; `None` for a place that has none on the device.
     pub(super) fn blocks(
         self,
         at: Place,
@@ -77,9 +79,34 @@ impl<'a> HostWeights<'a> {
         read: &mut dyn FnMut(&str),
     ) -> Result<Option<Blocks>, Error> {
         let target = target(self.plan, at);
-        let format = format_of(at.slot, target, self.options);
-        let blocks = format.map(|format| read_blocks(self.reader, (at, target), of, format, read));
-        blocks.transpose()
+        let Some(format) = format_of(at.slot, target, self.options) else {
+            return Ok(None);
+        };
+        let blocks = if narrow::stored(at.slot, target) == Some(format) {
+            read_blocks(self.reader, (at, target), of, format, read)
+        } else {
+            self.rounded_to_blocks(at, of, format, read)
+        };
+        blocks.map(Some)
+    }
+
+    /// Rounds the matrices `of` of a place to blocks, one after the other, as they are written to a GGUF file.
+    fn rounded_to_blocks(
+        self,
+        at: Place,
+        of: Range<usize>,
+        format: BlockFormat,
+        read: &mut dyn FnMut(&str),
+    ) -> Result<Blocks, Error> {
+        let [_, rows, columns] = self.extents(at);
+        let (shape, kind) = ([of.len(), rows, columns], GgmlType::of_blocks(format));
+        let mut bytes = Vec::with_capacity(of.len() * rows * format.row_bytes(columns));
+        for number in of {
+            let values = values_in(self.reader, self.plan, at, number..number + 1, read)?;
+            bytes.extend(encode(target(self.plan, at).name(), kind, &values)?);
+        }
+        let layout = BlockLayout { shape, format };
+        Ok(Blocks { bytes, layout })
     }
 
     /// Reads the matrices `of` of a place: blocks or codes where the tensors hold such that stay, or values are rounded. `read` gets the name
@@ -107,7 +134,7 @@ impl<'a> HostWeights<'a> {
     }
 
     /// Reads the values of the matrices `of` of a place, in one row: in `dtype` where that has 16 bits, all tensors of the place are stored so
-    /// and no adapter changes the place, else in f32.
+    /// and no adapter changes the place, in F16 where they are rounded to it, else in f32.
     pub(super) fn floats(
         self,
         at: Place,
@@ -115,9 +142,19 @@ impl<'a> HostWeights<'a> {
         dtype: DType,
         read: &mut dyn FnMut(&str),
     ) -> Result<TensorData, Error> {
+        let target = target(self.plan, at);
+        if let Some(kind) = narrow::rounded_to(at.slot, target, self.options) {
+            let values = values_in(self.reader, self.plan, at, of, read)?;
+            let bytes = encode(target.name(), kind, &values)?;
+            return Ok(TensorData::from_bytes_vec(
+                bytes,
+                [values.len()],
+                DType::F16,
+            ));
+        }
         let Target {
             pieces, changes, ..
-        } = target(self.plan, at);
+        } = target;
         let mut halves = pieces
             .iter()
             .map(|piece| piece.form != Form::LessOne && self.reader.has_halves(&piece.name, dtype));

@@ -40,6 +40,13 @@ pub(super) struct Target {
     pub(super) changes: Vec<Change>,
 }
 
+impl Target {
+    /// The name of the first tensor, for errors.
+    pub(super) fn name(&self) -> &str {
+        self.pieces.first().map_or("", |piece| piece.name.as_str())
+    }
+}
+
 /// A change of the rows of a place that a linear module has, by an adapter's factors times `scale`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Change {

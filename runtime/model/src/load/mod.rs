@@ -33,7 +33,7 @@ mod stream;
 pub(crate) use adapting::LinearModule;
 pub use mapping::Plan;
 pub(crate) use mapping::{Wanted, expand};
-pub use options::{ExpertsFrom, LoadOptions};
+pub use options::{ExpertsFrom, InBlocks, LoadOptions};
 pub(crate) use placing::{is_whole, taken};
 
 use std::ops::ControlFlow;
@@ -261,8 +261,8 @@ impl ModelFiles {
     ///
     /// # Errors
     /// [`Error::NoRoom`] for more bytes than are free; a device that doesn't tell how many are ([`moebius::memory_free`]) passes.
-    /// [`Error::Moebius`] for experts that the device can't divide, [`Error::Config`] where weights are to stay in blocks and the files have
-    /// none, or other quantized types.
+    /// [`Error::Moebius`] for experts that the device can't divide, [`Error::Config`] where weights are to be in blocks and the model is
+    /// exact or has a cache of experts, or where they are to be those of files that have none, or other quantized types.
     pub fn check_memory(
         &self,
         device: &Device,
@@ -281,13 +281,20 @@ impl ModelFiles {
         size::loaded_bytes(&self.plan, device, options)
     }
 
+    /// Names of the tensors whose rows aren't whole blocks of the format that `options` ask for ([`InBlocks::Format`]), so that they get another
+    /// type, in alphabetical order. Reads no weights.
+    pub fn of_another_type(&self, options: LoadOptions) -> Vec<&str> {
+        let names = narrow::of_another_type(&self.plan, options);
+        names.into_iter().collect()
+    }
+
     /// Bytes of the experts of all layers, loaded by `options`, wherever they wait; 0 for a model without experts. Reads no weights.
     pub fn expert_bytes(&self, device: &Device, options: LoadOptions) -> u64 {
         Sizes::of(&self.plan, device, options).experts()
     }
 
     /// The options by which the model fits on a device: these, where [`ModelFiles::check_memory`] finds room for what they ask. Where it finds none
-    /// and they have no `expert_cache`, aren't `exact` and keep no blocks, the experts of a mixture stay in the files, and the cache has what is free beside all else. Reads no
+    /// and they have no `expert_cache`, aren't `exact` and have no weights in blocks, the experts of a mixture stay in the files, and the cache has what is free beside all else. Reads no
     /// weights.
     ///
     /// # Errors

@@ -1,15 +1,16 @@
-//! Weights that stay in blocks of codes, as a file has them.
+//! Weights in blocks of codes: which become such, and those that stay as a file has them.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use moebius::blocks::{BlockFormat, BlockLayout};
 use moebius_weights::Unfit;
+use moebius_weights::gguf::GgmlType;
 
-use super::LoadOptions;
 use super::checkpoint::Checkpoint;
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target, scales_of};
 use super::placing::{matrices_of, place, rows_in};
+use super::{InBlocks, LoadOptions};
 use crate::decoder::{Place, Slot};
 use crate::error::Error;
 use crate::families::Form;
@@ -20,19 +21,52 @@ pub(super) struct Blocks {
     pub(super) layout: BlockLayout,
 }
 
-/// Whether a slot's matrices may be in blocks.
-fn takes_blocks(slot: Slot) -> bool {
-    slot.takes_codes() || matches!(slot, Slot::Embedding | Slot::Head)
+/// The format of the blocks of a place on the device, if it has blocks there.
+pub(super) fn format_of(slot: Slot, target: &Target, options: LoadOptions) -> Option<BlockFormat> {
+    match options.blocks {
+        InBlocks::None => None,
+        InBlocks::File => stored(slot, target),
+        InBlocks::Format(format) => kind_of(slot, target, format)?.blocks(),
+    }
 }
 
-/// The format of the blocks of a place, if options keep them, all tensors of the place have them, and no adapter changes the place.
-pub(super) fn format_of(slot: Slot, target: &Target, options: LoadOptions) -> Option<BlockFormat> {
+/// The format of the blocks that the file has of a place, if all tensors of the place have them, and no adapter changes the place.
+pub(super) fn stored(slot: Slot, target: &Target) -> Option<BlockFormat> {
     let [_, _, columns] = slot.extents(&target.shape);
-    let stay = options.keep_blocks && takes_blocks(slot) && target.changes.is_empty();
     let first = in_blocks(target.pieces.first()?, columns)?;
-    let mut all = target.pieces.iter();
-    let same = all.all(|piece| in_blocks(piece, columns) == Some(first));
-    (stay && same).then_some(first)
+    let same = |piece: &Piece| in_blocks(piece, columns) == Some(first);
+    let stay = slot.takes_blocks() && target.changes.is_empty();
+    (stay && target.pieces.iter().all(same)).then_some(first)
+}
+
+/// The type that a GGUF file has for a place where one of `format` is asked for: F16 for rows that aren't whole blocks. `None` for a place whose
+/// values stay as they are.
+fn kind_of(slot: Slot, target: &Target, format: BlockFormat) -> Option<GgmlType> {
+    let [_, _, columns] = slot.extents(&target.shape);
+    let kind = GgmlType::of_blocks(format);
+    slot.takes_blocks().then(|| kind.fitting(columns))
+}
+
+/// The type to which the values of a place are rounded without becoming blocks, if they are.
+pub(super) fn rounded_to(slot: Slot, target: &Target, options: LoadOptions) -> Option<GgmlType> {
+    let InBlocks::Format(format) = options.blocks else {
+        return None;
+    };
+    kind_of(slot, target, format).filter(|kind| kind.blocks().is_none())
+}
+
+/// Names of the tensors that get another type than the one that is asked for, because their rows aren't whole blocks of it.
+pub(super) fn of_another_type(plan: &Plan, options: LoadOptions) -> BTreeSet<&str> {
+    let InBlocks::Format(format) = options.blocks else {
+        return BTreeSet::new();
+    };
+    let asked = GgmlType::of_blocks(format);
+    let other = |at: &Place, target: &Target| {
+        kind_of(at.slot, target, format).is_some_and(|kind| kind != asked)
+    };
+    let targets = plan.targets.iter().filter(|(at, target)| other(at, target));
+    let pieces = targets.flat_map(|(_, target)| &target.pieces);
+    pieces.map(|piece| piece.name.as_str()).collect()
 }
 
 /// The format of a piece's blocks, whose rows can be moved as they are; `None` for other pieces.
@@ -46,30 +80,43 @@ fn in_blocks(piece: &Piece, columns: usize) -> Option<BlockFormat> {
     }
 }
 
-/// Checks that the weights that are to stay in blocks can, if options ask for it.
+/// Checks that weights can be in blocks, if options ask for it.
 ///
 /// # Errors
-/// [`Error::Config`] for a cache of experts, for a quantized type that no device decodes, and for files without blocks.
+/// [`Error::Config`] for a cache of experts, and an exact model; where the blocks are to be those of the file also for a quantized type that no
+/// device decodes, and for files without blocks.
 pub(super) fn check(
     reader: Checkpoint<'_>,
     plan: &Plan,
     options: LoadOptions,
 ) -> Result<(), Error> {
-    if !options.keep_blocks {
+    if options.blocks == InBlocks::None {
         return Ok(());
     }
-    let what = "weights as the file has them";
-    let expected = "all experts on the device";
+    let what = "weights in blocks of codes";
     let resident = options.expert_cache.is_none();
+    let expected = "all experts on the device";
     Error::check(resident, what, expected, "a cache of experts")?;
+    let expected = "sums in a device's own order";
+    Error::check(!options.exact, what, expected, "an exact model")?;
+    match options.blocks {
+        InBlocks::File => check_file(reader, plan),
+        InBlocks::None | InBlocks::Format(_) => Ok(()),
+    }
+}
+
+/// Checks that a file has blocks, and no quantized types that no device decodes.
+fn check_file(reader: Checkpoint<'_>, plan: &Plan) -> Result<(), Error> {
+    let what = "weights as the file has them";
     let names: Vec<_> = BlockFormat::ALL
         .map(|format| format.name().to_uppercase())
         .into();
     let expected = format!("tensors of the types {}", names.join(", "));
     let refused = |got: String| Err(Error::Config(Unfit::new(what, &expected, got)));
     let (mut types, mut any) = (BTreeSet::new(), false);
-    for (at, target) in plan.targets.iter().filter(|(at, _)| takes_blocks(at.slot)) {
-        any |= format_of(at.slot, target, options).is_some();
+    let all = plan.targets.iter();
+    for (at, target) in all.filter(|(at, _)| at.slot.takes_blocks()) {
+        any |= stored(at.slot, target).is_some();
         for piece in &target.pieces {
             let Some(info) = reader.get(&piece.name) else {
                 continue;

@@ -1,6 +1,7 @@
 //! How the weights of a model are loaded.
 
 use burn::tensor::DType;
+use moebius::blocks::BlockFormat;
 use moebius::fp8::training::Fp8Recipe;
 use moebius::fp8::{Fp8Format, Granularity, Quantizer, ScaleRule};
 
@@ -14,10 +15,9 @@ pub struct LoadOptions {
     pub dtype: DType,
     /// Whether FP8 codes stay codes in models that compute in f32; otherwise codes are decoded.
     pub keep_fp8: bool,
-    /// Whether weights in blocks of codes stay blocks: those of a GGUF file in a [format](moebius::blocks::BlockFormat) that devices decode, and
-    /// MXFP4. Embedding and head stay, too. Weights that the file has transposed, or in parts of several types, are decoded.
-    pub keep_blocks: bool,
-    /// Quantizer for weights without codes, applied on the host during loading; only in models that compute in f32.
+    /// Which weights are in blocks of codes on the device, embedding and head included.
+    pub blocks: InBlocks,
+    /// Quantizer for weights without codes and not in blocks, applied on the host during loading; only in models that compute in f32.
     pub round: Option<Quantizer>,
     /// Whether the embedding and the head are bf16 in a model that computes in f32, on devices that multiply f32 by bf16
     /// ([`takes_half_weights`](moebius::nn::takes_half_weights)).
@@ -36,6 +36,22 @@ pub struct LoadOptions {
     pub experts_from: ExpertsFrom,
 }
 
+/// Which of a model's weights are in blocks of codes on the device ([`moebius::blocks`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InBlocks {
+    /// None: blocks of a file are decoded.
+    #[default]
+    None,
+    /// Those that the file has in blocks: those of a GGUF file in a [format](BlockFormat) that devices decode, and MXFP4. Weights that the file has
+    /// transposed, or in parts of several types, and those that an adapter changes are decoded.
+    File,
+    /// All: other weights than those that the file has in blocks of this format are rounded to it, one matrix after the other, with the bits that
+    /// [`save_gguf`](crate::save_gguf) writes. Rows that aren't whole blocks get the type that such a file has for them
+    /// ([`GgmlType::fitting`](moebius_weights::gguf::GgmlType::fitting)): smaller blocks, or values that are rounded to F16. What such a file has
+    /// transposed, of latent attention, is rounded along its own rows.
+    Format(BlockFormat),
+}
+
 /// Where the experts of a model wait that aren't on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExpertsFrom {
@@ -52,7 +68,7 @@ impl Default for LoadOptions {
         Self {
             dtype: DType::F32,
             keep_fp8: true,
-            keep_blocks: false,
+            blocks: InBlocks::None,
             round: None,
             narrow_embedding: false,
             frozen: false,
@@ -74,11 +90,14 @@ impl LoadOptions {
         }
     }
 
-    /// Loads weights as the file has them: blocks of codes stay blocks.
-    pub fn in_blocks() -> Self {
+    /// These options with weights in blocks of codes as `blocks` says; FP8 codes of the file are decoded where all weights become such.
+    #[must_use]
+    pub fn with_blocks(self, blocks: InBlocks) -> Self {
+        let all = matches!(blocks, InBlocks::Format(_));
         Self {
-            keep_blocks: true,
-            ..Self::default()
+            blocks,
+            keep_fp8: self.keep_fp8 && !all,
+            ..self
         }
     }
 
@@ -105,7 +124,7 @@ impl LoadOptions {
 impl LoadOptions {
     /// Whether experts may stay in the files where memory doesn't hold all of them.
     pub(super) fn may_switch(self) -> bool {
-        self.expert_cache.is_none() && !self.exact && !self.keep_blocks
+        self.expert_cache.is_none() && !self.exact && self.blocks == InBlocks::None
     }
 
     /// The model, exact if it is to be.

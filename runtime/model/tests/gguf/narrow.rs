@@ -1,11 +1,26 @@
 //! Models whose weights stay in the blocks of their file compute what the decoded weights do, and take the file's bytes.
 
+use std::path::Path;
+
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use moebius::blocks::BlockFormat;
 use moebius::fp8::Precision;
 use moebius_model::decoder::{FeedForward, Model, Slot, Values};
-use moebius_model::load::{LoadOptions, ModelFiles};
+use moebius_model::load::{InBlocks, LoadOptions, ModelFiles};
+use moebius_weights::gguf::GgmlType;
 
 use crate::cases;
+use crate::written::{drawn, of_kind, written};
+
+/// Weights as the file has them.
+fn as_stored() -> LoadOptions {
+    LoadOptions::default().with_blocks(InBlocks::File)
+}
+
+/// Weights that are rounded to blocks.
+fn rounded(format: BlockFormat) -> LoadOptions {
+    LoadOptions::default().with_blocks(InBlocks::Format(format))
+}
 
 fn loaded(files: &ModelFiles, options: LoadOptions) -> Model {
     files
@@ -32,7 +47,7 @@ fn difference(got: &[f32], want: &[f32]) -> f32 {
 #[test]
 fn files_of_several_types_keep_their_blocks() {
     let files = ModelFiles::open(&cases("gguf/quantized.gguf")).unwrap();
-    let options = LoadOptions::in_blocks();
+    let options = as_stored();
     let blocks = loaded(&files, options);
     let decoded = loaded(&files, LoadOptions::default());
     let off = difference(&logits(&blocks), &logits(&decoded));
@@ -49,16 +64,22 @@ fn files_of_several_types_keep_their_blocks() {
     let exact = blocks.clone().with_exact().map(|_| ()).unwrap_err();
     assert!(exact.to_string().contains("blocks of codes"), "{exact}");
     // What is read back from the device is what the file stands for.
-    let [mut from, mut file] = [&blocks, &decoded];
-    for place in Slot::places(files.spec()) {
-        assert_eq!(from.values(place).unwrap(), file.values(place).unwrap());
+    assert_same(&blocks, &decoded);
+}
+
+/// Compares the values of two models on their devices, bit for bit.
+fn assert_same(mut one: &Model, mut other: &Model) {
+    for place in Slot::places(one.spec()) {
+        let [got, want] = [one.values(place), other.values(place)].map(Result::unwrap);
+        let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+        assert!(bits(got) == bits(want), "{place:?}");
     }
 }
 
 #[test]
 fn four_bit_experts_keep_their_blocks() {
     let files = ModelFiles::open(&cases("decoder_gpt_oss_mxfp4")).unwrap();
-    let options = LoadOptions::in_blocks();
+    let options = as_stored();
     let blocks = loaded(&files, options);
     let decoded = loaded(&files, LoadOptions::default());
     let off = difference(&logits(&blocks), &logits(&decoded));
@@ -84,7 +105,7 @@ fn files_without_blocks_are_refused_by_what_they_hold() {
         ("gguf/llama_f16.gguf", "F16"),
     ] {
         let files = ModelFiles::open(&cases(name)).unwrap();
-        let loaded = files.load(&Device::flex(), LoadOptions::in_blocks(), &mut |_| ());
+        let loaded = files.load(&Device::flex(), as_stored(), &mut |_| ());
         let error = loaded.map(|_| ()).unwrap_err().to_string();
         assert!(
             error.contains("Q8_0, Q4_0") && error.contains(types),
@@ -94,9 +115,78 @@ fn files_without_blocks_are_refused_by_what_they_hold() {
     let files = ModelFiles::open(&cases("gguf/quantized.gguf")).unwrap();
     let cached = LoadOptions {
         expert_cache: Some(1 << 20),
-        ..LoadOptions::in_blocks()
+        ..as_stored()
     };
     let error = files.load(&Device::flex(), cached, &mut |_| ());
     let error = error.map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("a cache of experts"), "{error}");
+}
+
+/// The model in `folder`, rounded to blocks of a format while it is loaded, is the one of the GGUF file of that type: its weights have the same
+/// bits and take as many bytes.
+fn assert_rounded(folder: &Path, format: BlockFormat) {
+    let file = tempfile::tempdir().unwrap();
+    let file = file.path().join("m.gguf");
+    let report = written(folder, &file, of_kind(GgmlType::of_blocks(format))).unwrap();
+    let [files, stored] = [folder, &file].map(|path| ModelFiles::open(path).unwrap());
+    let (options, as_stored) = (rounded(format), as_stored());
+    let model = loaded(&files, options);
+    let others = files.of_another_type(options);
+    assert_eq!(others.is_empty(), report.other_type.is_empty(), "{format}");
+    // A file without blocks can't keep them.
+    let floats = model.embedding_blocks.is_none();
+    let as_stored = if floats {
+        LoadOptions::default()
+    } else {
+        as_stored
+    };
+    let other = loaded(&stored, as_stored);
+    assert_same(&model, &other);
+    let layouts = [&model, &other].map(|model| Some(model.embedding_blocks.as_ref()?.layout()));
+    assert_eq!(layouts[0], layouts[1]);
+    let device = Device::flex();
+    let bytes = [
+        files.weight_bytes(&device, options),
+        stored.weight_bytes(&device, as_stored),
+    ];
+    assert_eq!(bytes[0], bytes[1], "{format}");
+    // A GGUF file has factors of rotary positions in 32 bits.
+    let off = difference(&logits(&model), &logits(&other));
+    assert!(off <= 1e-6, "{format}: {off}");
+}
+
+#[test]
+fn weights_rounded_on_load_are_those_of_a_written_file() {
+    for family in ["llama", "qwen3_moe"] {
+        let folder = tempfile::tempdir().unwrap();
+        let from = folder.path().join("from");
+        drawn(family, &from);
+        for format in BlockFormat::ALL {
+            assert_rounded(&from, format);
+        }
+    }
+    // Codes of a file are decoded first; rows of 48 and 80 values are no whole blocks, and become F16.
+    assert_rounded(&cases("decoder_gpt_oss_mxfp4"), BlockFormat::Q8_0);
+    assert_rounded(&cases("decoder_gpt_oss_mxfp4"), BlockFormat::Mxfp4);
+    assert_rounded(&cases("decoder_mixtral"), BlockFormat::Q4_0);
+}
+
+#[test]
+fn rows_that_are_no_whole_blocks_are_told_by_their_tensors() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from");
+    drawn("llama", &from);
+    let files = ModelFiles::open(&from).unwrap();
+    let down = |layer: usize| format!("model.layers.{layer}.mlp.down_proj.weight");
+    let others = files.of_another_type(rounded(BlockFormat::Q4K));
+    assert_eq!(others, [down(0), down(1)]);
+    assert!(files.of_another_type(rounded(BlockFormat::Q8_0)).is_empty());
+    assert!(files.of_another_type(as_stored()).is_empty());
+    let exact = LoadOptions {
+        exact: true,
+        ..rounded(BlockFormat::Q8_0)
+    };
+    let error = files.load(&Device::flex(), exact, &mut |_| ());
+    let error = error.map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("an exact model"), "{error}");
 }

@@ -49,7 +49,7 @@ fn of_f32() -> GgufOptions<'static> {
     of_kind(GgmlType::F32)
 }
 
-fn of_kind(kind: GgmlType) -> GgufOptions<'static> {
+pub(crate) fn of_kind(kind: GgmlType) -> GgufOptions<'static> {
     GgufOptions {
         types: GgufTypes::of(kind).unwrap(),
         vocabulary: None,
@@ -82,7 +82,11 @@ fn difference(a: &[f32], b: &[f32]) -> f64 {
     (off / squares(&mut b.iter().map(|&b| f64::from(b)))).sqrt()
 }
 
-fn written(from: &Path, to: &Path, options: GgufOptions<'_>) -> Result<GgufReport, Error> {
+pub(crate) fn written(
+    from: &Path,
+    to: &Path,
+    options: GgufOptions<'_>,
+) -> Result<GgufReport, Error> {
     save_gguf(&ModelFiles::open(from)?, options, to, &mut |_| ())
 }
 
@@ -168,7 +172,7 @@ fn models_without_windows_are_written_where_those_with_windows_are_not() {
 }
 
 /// A configuration with rows of 256 and 288 values, the latter of which are no whole blocks of K types, and a drawn model of it.
-fn drawn(family: &str, to: &Path) {
+pub(crate) fn drawn(family: &str, to: &Path) {
     let config = json!({
         "model_type": family, "vocab_size": 99, "hidden_size": 256, "intermediate_size": 288,
         "moe_intermediate_size": 288, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
