@@ -150,3 +150,8 @@ fn bits(values: &[f64]) -> String {
     hash.add_values(values.iter().map(|value| *value as f32));
     hash.digits()
 }
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+#[path = "model_tests.rs"]
+mod tests;
