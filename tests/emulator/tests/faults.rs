@@ -227,6 +227,57 @@ fn lose() {
     assert_ne!(launch(), 0, "the card came back");
 }
 
+/// Launches a kernel that is to be spoiled, as the environment says, and one that isn't; does nothing without that.
+#[test]
+fn spoiled() {
+    if env::var_os("MOEBIUS_EMULATOR_SPOIL").is_none() {
+        return;
+    }
+    let text = |name: &str| {
+        format!(
+            "extern \"C\" __global__ void {name}(float const* in, float* out) {{ out[threadIdx.x] += in[threadIdx.x]; }}"
+        )
+    };
+    // The fourth result is what was there before, so that it stays.
+    let input = Buffer::of(&[1.0f32, -2.0, f32::INFINITY, 0.0]);
+    let added = |name: &str| {
+        let out = Buffer::of(&[0.5f32, 0.25, 0.0, 3.0]);
+        let status = Kernel::new(&text(name), name).launch(1, 4, 0, &[&input, &out]);
+        assert_eq!(status, 0);
+        out.read::<f32>()
+    };
+    let right = [1.5, -1.75, f32::INFINITY, 3.0];
+    assert_eq!(added("sum_f32"), right);
+    assert_eq!(added("add_f32"), [-1.5, 1.75, f32::NEG_INFINITY, 3.0]);
+    assert_eq!(added("add_f32"), [-1.5, 1.75, f32::NEG_INFINITY, 3.0]);
+}
+
+#[test]
+fn the_results_of_a_kernel_are_spoiled_on_the_card_that_is_named() {
+    let orders = "forward,backward";
+    for (spoil, orders, passes) in [
+        ("l4:add", "forward", true),
+        ("l4:add", orders, true),
+        // Each of these spoils nothing, so that the kernel is right.
+        ("h100:add", "forward", false),
+        ("add", "forward", false),
+        ("l4:", "forward", false),
+        ("l5:add", "forward", false),
+    ] {
+        let mut own = Command::new(env::current_exe().unwrap());
+        own.args(["--exact", "spoiled"]);
+        own.env("MOEBIUS_EMULATOR_SPOIL", spoil);
+        own.env("MOEBIUS_EMULATOR_ORDERS", orders);
+        let run = own.env("MOEBIUS_EMULATOR_CARD", "l4").output().unwrap();
+        let told = [run.stdout, run.stderr].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert_eq!(run.status.success(), passes, "{spoil}: {told}");
+        let named = told.contains("expected CARD:KERNEL to spoil");
+        let known = ["l4:add", "h100:add"].contains(&spoil);
+        assert_eq!(named, !known, "{spoil}: {told}");
+    }
+}
+
 #[test]
 fn a_card_is_lost_once_the_file_is_there() {
     let file = format!("moebius-emulator-lost-{}", std::process::id());

@@ -76,7 +76,7 @@ impl Launch {
             .map(|argument| argument.as_ptr().cast_mut().cast())
             .collect();
         let lost = match settings::get().orders.as_slice() {
-            [order] => self.in_order(&pointers, *order),
+            [order] if !self.is_spoiled() => self.in_order(&pointers, *order),
             orders => self.in_orders(&pointers, orders),
         };
         if let Some(status) = lost {
@@ -85,7 +85,12 @@ impl Launch {
         Ok(())
     }
 
-    /// Runs the kernel in each order from the same memory; all orders must leave the same bits.
+    /// Whether the results are to be spoiled.
+    fn is_spoiled(&self) -> bool {
+        settings::get().spoils(&self.function.name)
+    }
+
+    /// Runs the kernel in each order from the same memory; all orders must leave the same bits, which are spoiled where that is asked for.
     fn in_orders(&self, arguments: &[*mut c_void], orders: &[Order]) -> Option<Status> {
         let snapshot = match Snapshot::new(&self.memory()) {
             Ok(snapshot) => snapshot,
@@ -104,6 +109,9 @@ impl Launch {
                 snapshot.restore();
                 self.in_order(arguments, orders[0]);
             }
+        }
+        if self.is_spoiled() {
+            snapshot.spoil();
         }
         lost
     }

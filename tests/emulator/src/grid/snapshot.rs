@@ -81,6 +81,24 @@ impl Snapshot {
         })
     }
 
+    /// Flips the highest bit of each four bytes that aren't what they were: the sign of a float.
+    pub(crate) fn spoil(&self) {
+        for (range, offset) in self.dirty() {
+            let start = range.start + offset;
+            // SAFETY: the granule was kept here.
+            let kept = unsafe { std::slice::from_raw_parts(range.kept.add(offset), GRANULE) };
+            let words = memory(start).chunks_exact(4).zip(kept.chunks_exact(4));
+            let words = words.enumerate().filter(|(_, (now, then))| now != then);
+            let changed: Vec<usize> = words.map(|(word, _)| start + 4 * word).collect();
+            for word in changed {
+                // The card's words begin with their lowest byte.
+                let sign = pointer(word + 3);
+                // SAFETY: a byte of the granule, which can be written since it was kept; launches, which alone write it, are over.
+                unsafe { sign.write(sign.read() ^ 0x80) };
+            }
+        }
+    }
+
     /// The granules written so far, by address.
     fn dirty(&self) -> impl Iterator<Item = (&Range, usize)> {
         self.ranges.iter().flat_map(|range| {
