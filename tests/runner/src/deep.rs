@@ -366,6 +366,34 @@ pub(crate) fn certified_cards(places: &Places, drivers: &Path) -> Deep {
     Deep::new(job, "validate", 400.0)
 }
 
+/// Kernels that are planted, and the parts of a layer that they make wrong: the beginning of a kernel's name, and the part's.
+const PLANTED: [(&str, &str); 2] = [("router_logits", "router"), ("combine", "experts")];
+
+/// What must be said of a planted kernel: the exit status, the last line, and the place in the report of each device.
+const NAMED: &str = r#"out=$(mktemp -d) || exit; trap 'rm -r "$out"' EXIT
+    said=$("$1" validate --bundled --parts model --devices flex --emulated "$2" --out "$out"); status=$?
+    echo "$said"
+    [ "$status" = 1 ] || { echo "expected exit status 1, got $status"; exit 1; }
+    for line in "cuda:0, emulated: model: differs from layer 0, $3 on" "the same answer on 1 of 1 devices, and on 1 of 2 cards in software"; do
+        grep -qF "$line" <<<"$said" || { echo "expected: $line"; exit 1; }
+    done
+    places=$(tr -d ' \n' <"$out/report.json" | grep -o '"parting":\({[^}]*}\|null\)' | tr '\n' ' ')
+    wanted="\"parting\":null \"parting\":{\"layer\":0,\"part\":\"$3\"} \"parting\":null "
+    [ "$places" = "$wanted" ] || { echo "expected $wanted, got $places"; exit 1; }"#;
+
+/// Certificates in which a kernel of one emulated card is wrong, whose drivers are in the folder `drivers`.
+pub(crate) fn planted_kernels(places: &Places, drivers: &Path) -> [Deep; PLANTED.len()] {
+    let (moebius, folder) = (places.moebius(), text(drivers));
+    PLANTED.map(|(kernel, part)| {
+        let name = format!("a wrong {kernel} of an emulated card is named");
+        let command = ["bash", "-c", NAMED, "bash", &moebius, &folder, part];
+        let job = Job::new(name, &command)
+            .with("MOEBIUS_EMULATOR_SPOIL", format!("l4:{kernel}"))
+            .depending_on([&moebius, &text(&drivers.join("libcuda.so"))]);
+        Deep::new(job, "validate", 200.0)
+    })
+}
+
 /// Checks of the tests' build of the server from outside.
 fn from_outside(places: &Places, name: &str, arguments: &[&str]) -> Job {
     let moebius = places.moebius();

@@ -371,6 +371,7 @@ impl Run<'_> {
             deep.extend(deep::on_cards(&self.programs, &drivers));
             deep.push(deep::lost_device(&self.places, &drivers));
             deep.push(deep::certified_cards(&self.places, &drivers));
+            deep.extend(deep::planted_kernels(&self.places, &drivers));
         }
         if cfg!(target_os = "linux") {
             deep.push(deep::soak(&self.places, if all { 30 } else { 2 }));
