@@ -1,4 +1,4 @@
-//! A candidate with a wrong scale in one layer is refused by the name of the layer and the part, however fast it is.
+//! A candidate with a wrong scale or a wrong kernel in one layer is refused by the name of the layer and the part, however fast it is.
 
 use std::path::Path;
 
@@ -7,23 +7,33 @@ use crate::args::{Goal, Level, ModelPrecision};
 use crate::error::CliError;
 use crate::optimize::plan::Plan;
 use crate::optimize::search::{Figures, Lab, Turns, Verdict, Wanted, search};
+use moebius::moe::{Activation, MoeConfig};
 use moebius_benches::timing::Timing;
-use moebius_model::decoder::{Place, Slot, Values};
+use moebius_model::decoder::{FeedForwardSpec, ModelSpec, Place, Slot, Values};
 use moebius_model::load::{FileValues, LoadOptions, ModelFiles};
 
 /// Tokens of the tiny decoders.
 const IDS: [u32; 12] = [3, 14, 15, 9, 26, 5, 35, 8, 9, 79, 32, 38];
 
-/// The values of a model's files, with those of one place under a scale that is wrong by twelve powers of two.
+/// What is wrong with a candidate.
+#[derive(Clone, Copy, Debug)]
+enum Plant {
+    /// The scale of a place's values, by twelve powers of two.
+    Scale(Place),
+    /// An operation, which a change of the description makes another: a wrong kernel is another function of the right operands.
+    Kernel(fn(&mut ModelSpec)),
+}
+
+/// The values of a model's files, with those of one place under a wrong scale.
 struct Planted<'a> {
     files: FileValues<'a>,
-    place: Place,
+    place: Option<Place>,
 }
 
 impl Values for Planted<'_> {
     fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
         let mut values = self.files.values(place)?;
-        if place == self.place {
+        if self.place == Some(place) {
             values.iter_mut().for_each(|value| *value *= 4096.0);
         }
         Ok(values)
@@ -34,10 +44,10 @@ impl Values for Planted<'_> {
     }
 }
 
-/// A lab in which every plan but that of bf16 is a hundred times as fast as the default one, and that of FP8 has the planted scale.
+/// A lab in which every plan but that of bf16 is a hundred times as fast as the default one, and in that of FP8 something is wrong.
 struct Bent<'a> {
     files: &'a ModelFiles,
-    place: Place,
+    plant: Plant,
     judge: Judge,
 }
 
@@ -47,11 +57,15 @@ impl Lab for Bent<'_> {
     fn load(&mut self, plan: Plan) -> Result<(Plan, Model), CliError> {
         let device = &self.judge.device;
         let model = if plan.dtype == ModelPrecision::Fp8 {
-            let mut planted = Planted {
-                files: self.files.values(),
-                place: self.place,
+            let (mut spec, files) = (self.files.spec().clone(), self.files.values());
+            let place = match self.plant {
+                Plant::Scale(place) => Some(place),
+                Plant::Kernel(change) => {
+                    change(&mut spec);
+                    None
+                }
             };
-            Model::of_values(self.files.spec(), &mut planted, device)
+            Model::of_values(&spec, &mut Planted { files, place }, device)
         } else {
             self.files.load(device, LoadOptions::default(), &mut |_| ())
         };
@@ -89,10 +103,41 @@ impl Lab for Bent<'_> {
     }
 }
 
-#[test]
-fn a_wrong_scale_is_refused_by_its_layer_and_part() {
+/// Demands that the candidate with this fault is refused by the name of its place, and not measured.
+fn is_refused(name: &str, plant: Plant, budget: Budget, expected: &str) {
     let device = Device::flex();
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let files = ModelFiles::open(&cases.join(name)).unwrap();
+    let best = files.load(&device, LoadOptions::default(), &mut |_| ());
+    let best = best.unwrap();
+    let mut lab = Bent {
+        judge: Judge::new(&best, &IDS, &device).unwrap(),
+        plant,
+        files: &files,
+    };
+    let wanted = Wanted {
+        level: Level::Balanced,
+        goal: Goal::Latency,
+        budget,
+    };
+    let (plan, trials) = search(&mut lab, (Plan::default(), best), wanted);
+    let refused = trials
+        .iter()
+        .find(|trial| trial.change.flag() == "--dtype fp8");
+    let refused = refused.unwrap();
+    let Verdict::Inaccurate(said) = &refused.verdict else {
+        panic!("{name}, {plant:?}: {refused:?}");
+    };
+    assert!(said.starts_with(expected), "{name}: {said}");
+    assert!(refused.turns.is_none());
+    // What is as it should be was kept: the first change.
+    assert_eq!(plan.dtype, ModelPrecision::F16);
+    let first = trials[0].accuracy.as_ref().unwrap();
+    assert!(first.perplexity.unwrap().abs() < 0.001, "{first:?}");
+}
+
+#[test]
+fn a_wrong_scale_is_refused_by_its_layer_and_part() {
     for (name, layer, slot, expected) in [
         ("decoder_olmoe", 1, Slot::ExpertsOut, "layer 1, experts: "),
         ("decoder_olmoe", 2, Slot::Router, "layer 2, router: "),
@@ -104,35 +149,45 @@ fn a_wrong_scale_is_refused_by_its_layer_and_part() {
             "layer 0, feed-forward network: ",
         ),
     ] {
-        let files = ModelFiles::open(&cases.join(name)).unwrap();
-        let load = || files.load(&device, LoadOptions::default(), &mut |_| ());
-        let best = load().unwrap();
-        let mut lab = Bent {
-            judge: Judge::new(&best, &IDS, &device).unwrap(),
-            place: Place { layer, slot },
-            files: &files,
-        };
-        let (level, goal) = (Level::Balanced, Goal::Latency);
-        let budget = Budget::of(level, None);
-        let wanted = Wanted {
-            level,
-            goal,
-            budget,
-        };
-        let (plan, trials) = search(&mut lab, (Plan::default(), best), wanted);
-        let refused = trials
-            .iter()
-            .find(|trial| trial.change.flag() == "--dtype fp8");
-        let refused = refused.unwrap();
-        let Verdict::Inaccurate(said) = &refused.verdict else {
-            panic!("{name}, {slot:?}: {refused:?}");
-        };
-        assert!(said.starts_with(expected), "{name}: {said}");
-        assert!(refused.turns.is_none());
-        // What is as it should be was kept: the first change.
-        assert_eq!(plan.dtype, ModelPrecision::F16);
-        let first = trials[0].accuracy.as_ref().unwrap();
-        assert!(first.perplexity.unwrap().abs() < 0.001, "{first:?}");
+        let plant = Plant::Scale(Place { layer, slot });
+        let budget = Budget::of(Level::Balanced, None);
+        is_refused(name, plant, budget, expected);
+    }
+}
+
+/// The feed-forward network of a layer, or its experts.
+fn network(spec: &mut ModelSpec, layer: usize) -> &mut MoeConfig {
+    let (FeedForwardSpec::Dense(config) | FeedForwardSpec::Experts(config)) =
+        &mut spec.layers[layer].feed_forward;
+    config
+}
+
+/// The tiny models' weights are so small that an activation matters little to x: the budget is smaller, too.
+#[test]
+fn a_wrong_kernel_is_refused_by_its_layer_and_part() {
+    let budget = Budget {
+        distance: 1e-4,
+        ..Budget::of(Level::Balanced, None)
+    };
+    let plants: [(&str, fn(&mut ModelSpec), &str); 3] = [
+        (
+            "decoder_olmoe",
+            |spec| spec.layers[2].attention_mut().unwrap().scale *= 2.0,
+            "layer 2, attention: ",
+        ),
+        (
+            "decoder_olmoe",
+            |spec| network(spec, 1).activation = Activation::Relu,
+            "layer 1, experts: ",
+        ),
+        (
+            "decoder_llama",
+            |spec| network(spec, 0).activation = Activation::Relu,
+            "layer 0, feed-forward network: ",
+        ),
+    ];
+    for (name, change, expected) in plants {
+        is_refused(name, Plant::Kernel(change), budget, expected);
     }
 }
 
