@@ -101,6 +101,7 @@ fn a_wrong_command_line_is_one_error_and_one_hint() {
         "validate merge x",
         "validate compare --bundled --devices flex",
         "validate compare --devices flex,flex",
+        "validate compare --bundled --devices flex,flex --trace 0",
         "validate reference",
         "bench moe --hidden 0",
         "bench moe --keep inputs",

@@ -149,6 +149,40 @@ fn devices_are_compared_without_a_reference() {
     assert!(said.contains(line_of_device), "{said}");
 }
 
+/// Sums have another order on each device: bits differ although the answer is the same.
+#[test]
+#[cfg(feature = "cpu")]
+fn values_that_differ_are_traced() {
+    let folder = model();
+    let of = ["compare", "--devices", "flex,cpu", "--tokens", WORDS];
+    let of = [&of[..], &["--model", text(folder.path())]].concat();
+    let compared = |more: &[&str]| validate(&[&of[..], more].concat());
+    let output = compared(&["--trace", "3", "--json"]);
+    let found = object(&output);
+    assert_eq!(output.status.code(), Some(0), "{found}");
+    let other = &found["others"][0];
+    let trace = &other["trace"];
+    assert!(trace["place"].is_string(), "{found}");
+    assert_eq!(trace["place"], other["bits_differ_from"]);
+    let values = trace["values"].as_array().expect("a list");
+    assert!((1..=3).contains(&values.len()), "{trace}");
+    for of in values {
+        let [expected, got, difference] =
+            ["expected", "got", "difference"].map(|name| of[name].as_f64().expect(name));
+        assert_ne!(difference, 0.0, "{trace}");
+        assert!((got - expected - difference).abs() < 1e-9, "{trace}");
+    }
+    let output = compared(&["--trace", "3"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let place = trace["place"].as_str().expect("a text");
+    assert!(
+        said.contains(&format!("cpu beside flex: {place}")),
+        "{said}"
+    );
+    let without = object(&compared(&["--json"]));
+    assert_eq!(without["others"][0]["trace"], Value::Null);
+}
+
 #[test]
 fn the_bundled_model_and_the_bundled_cases_are_certified() {
     let output = validate(&["--bundled", "--devices", "flex"]);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use moebius_benches::options::positive;
 use moebius_device::Device;
 
 use crate::certificate::Section;
@@ -86,6 +87,9 @@ pub(crate) struct ValidateCompareArgs {
     /// Show every part of every layer.
     #[arg(long)]
     pub(crate) per_layer: bool,
+    /// Show so many values of the first part in which a device parts from the first one, those that are the furthest apart.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) trace: Option<usize>,
 }
 
 /// `validate reference`.
@@ -123,7 +127,7 @@ Examples:
   moebius validate --bundled --devices flex,cpu,wgpu --exact    the same bits, layer by layer
   moebius validate --emulated target/debug           and NVIDIA's and AMD's cards in software
   moebius validate merge here/report.json there/report.json --out both
-  moebius validate compare --model OLMoE --devices cpu,cuda:0 --per-layer
+  moebius validate compare --model OLMoE --devices cpu,cuda:0 --per-layer --trace 8
 
 The reference is a plain decoder in f64 on one core of the processor: it takes its time with large models and long texts.
 Exit codes: 0 the same answer everywhere, 1 a device differs, 2 a device failed, or nothing could be judged.";

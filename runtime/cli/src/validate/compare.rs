@@ -1,10 +1,12 @@
 //! `validate compare`: where devices part from the first, without a reference.
 
 use anstyle::Style;
-use moebius_model::computation::{Computation, Distance, Limits, parting};
+use moebius_device::Device;
+use moebius_model::computation::{Distance, Limits, parting};
 use serde_json::json;
 
 use super::model::Work;
+use super::values::Pair;
 use super::{MODELS, named, pages};
 use crate::args::ValidateCompareArgs;
 use crate::error::CliError;
@@ -29,39 +31,36 @@ pub(super) fn run(args: &ValidateCompareArgs, screen: &mut Screen) -> Result<Out
     for device in others {
         let got = work.compute(&moebius::open(device)?, screen)?.computation;
         let distances = Distance::between(&want, &got, limits)?;
-        let bits = first_bits(&want, &got, &distances);
+        let pair = Pair {
+            want: &want,
+            got: &got,
+            distances: &distances,
+            limits,
+            is_exact: work.exact,
+        };
         if args.per_layer {
             screen.heading(&format!("{device}, compared with {first}"))?;
             table(&distances, limits).print(screen)?;
         }
-        let part = parting(&distances, limits);
+        let traced = args.trace.and_then(|count| pair.trace(count));
+        if let Some(traced) = &traced {
+            traced.show((first, device), screen)?;
+        }
+        let bits = pair.first_bits().map(|at| distances[at].place());
+        let (said, of) = verdict(&pair, bits.as_deref(), first);
+        let style = if of == Outcome::Good { GOOD } else { BAD };
         let bits_said = match &bits {
             None => "all bits are equal".to_owned(),
             Some(place) => format!("bits differ from {place} on"),
         };
-        let judged = distances.last().map_or(0, |head| head.judged);
-        let (said, of) = match (part, judged) {
-            (Some(part), _) => (
-                format!("parts from {first} at {}", part.place()),
-                Outcome::Negative,
-            ),
-            (None, _) if work.exact && bits.is_some() => {
-                (format!("has other bits than {first}"), Outcome::Negative)
-            }
-            (None, 0) => (
-                format!("can't be compared with {first}: ties of routers"),
-                Outcome::Incomplete,
-            ),
-            (None, _) => (format!("gives the answer of {first}"), Outcome::Good),
-        };
-        let style = if of == Outcome::Good { GOOD } else { BAD };
         let said = screen.paint(style, &said);
         screen.line(&format!("{device} {said}; {bits_said}"))?;
         outcome = outcome.max(of);
         found.push(json!({
             "device": device,
-            "parting": part.map(Distance::place),
+            "parting": parting(&distances, limits).map(Distance::place),
             "bits_differ_from": bits,
+            "trace": traced,
             "parts": distances,
         }));
     }
@@ -69,12 +68,24 @@ pub(super) fn run(args: &ValidateCompareArgs, screen: &mut Screen) -> Result<Out
     Ok(outcome)
 }
 
-/// The first part whose bits differ.
-fn first_bits(want: &Computation, got: &Computation, distances: &[Distance]) -> Option<String> {
-    let bits = |values: &[f64]| -> Vec<u64> { values.iter().map(|x| x.to_bits()).collect() };
-    let mut pairs = want.parts.iter().zip(&got.parts).zip(distances);
-    let apart = pairs.find(|((want, got), _)| bits(&want.values) != bits(&got.values));
-    apart.map(|(_, distance)| distance.place())
+/// What is said of a device after its name, and how the command ends for it, where bits differ from the part `bits` on.
+fn verdict(pair: &Pair<'_>, bits: Option<&str>, first: &Device) -> (String, Outcome) {
+    let part = parting(pair.distances, pair.limits);
+    let judged = pair.distances.last().map_or(0, |head| head.judged);
+    match (part, judged) {
+        (Some(part), _) => (
+            format!("parts from {first} at {}", part.place()),
+            Outcome::Negative,
+        ),
+        (None, _) if pair.is_exact && bits.is_some() => {
+            (format!("has other bits than {first}"), Outcome::Negative)
+        }
+        (None, 0) => (
+            format!("can't be compared with {first}: ties of routers"),
+            Outcome::Incomplete,
+        ),
+        (None, _) => (format!("gives the answer of {first}"), Outcome::Good),
+    }
 }
 
 /// A table of all parts.

@@ -7,6 +7,7 @@ mod model;
 mod pages;
 mod programs;
 mod reference;
+mod values;
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! A certificate as Markdown, and as a page that needs nothing else.
 
-use moebius_model::computation::{Distance, Greedy};
+use moebius_model::computation::{Distance, Flip, Greedy};
 
 use crate::certificate::{
     Certificate, Demo, Done, Family, Found, Furthest, Measured, Place, Rate, Reason, Section,
@@ -251,13 +251,6 @@ fn answer_of_model(
 
 /// A part's row of a table; [`PARTS`] names the cells.
 pub(super) fn part(distance: &Distance) -> [String; 5] {
-    let flips = distance.flips.iter().map(|flip| {
-        let tie = if flip.tie { ", a tie" } else { "" };
-        let (token, margin) = (flip.token, figure(flip.margin));
-        let (lost, gained) = (&flip.lost, &flip.gained);
-        format!("token {token}: {gained:?} for {lost:?} by {margin}{tie}")
-    });
-    let flips: Vec<String> = flips.collect();
     [
         distance.place(),
         figure(distance.relative_l2),
@@ -265,8 +258,19 @@ pub(super) fn part(distance: &Distance) -> [String; 5] {
             .ulps
             .map_or_else(|| "–".to_owned(), |ulps| format!("{ulps:.1}")),
         distance.judged.to_string(),
-        flips.join("; "),
+        flips(&distance.flips),
     ]
+}
+
+/// Tokens that go to other experts, in words.
+pub(super) fn flips(flips: &[Flip]) -> String {
+    let said = flips.iter().map(|flip| {
+        let tie = if flip.tie { ", a tie" } else { "" };
+        let (token, margin) = (flip.token, figure(flip.margin));
+        let (lost, gained) = (&flip.lost, &flip.gained);
+        format!("token {token}: {gained:?} for {lost:?} by {margin}{tie}")
+    });
+    said.collect::<Vec<_>>().join("; ")
 }
 
 /// A figure of any size; – for one that isn't finite.
