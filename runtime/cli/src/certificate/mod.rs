@@ -177,9 +177,9 @@ pub(crate) struct Machine {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Done {
     pub(crate) part: Section,
-    /// Seconds of the forward pass, or of all cases, demos or benchmarks, with the compilation of kernels; `None` without a result.
+    /// Seconds of the whole forward pass, all layers together, or of all cases, demos or benchmarks, with the compilation of kernels; `None` without a result.
     pub(crate) seconds: Option<f64>,
-    /// Bytes in use on the device after the forward pass, with all that was kept of it; `None` for other parts, and where nothing tells.
+    /// Bytes in use on the device after the whole forward pass, with all that was kept of it; `None` for other parts, and where nothing tells.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) verdict: Verdict,
     pub(crate) found: Found,
