@@ -12,8 +12,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// The commands, as the help lists them.
-const COMMANDS: &str = "devices doctor demo verify validate emit bench train upcycle convert fetch package optimize generate chat serve logits perplexity config \
-    completions man";
+const COMMANDS: &str = "devices doctor demo verify validate emit bench train upcycle merge convert fetch package optimize generate chat serve logits perplexity \
+    config completions man";
 
 /// Runs `moebius` in `folder`, which is also the user's folder of configurations.
 fn moebius(folder: &Path, line: &str, variables: &[(&str, &str)]) -> Output {

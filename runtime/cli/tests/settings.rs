@@ -30,6 +30,31 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// What the programs read, and what `{prompt}` is.
 const WORDS: &str = "w3 w14 w15 w3 w14";
 
+/// Sources by their paths in the tree.
+macro_rules! sources {
+    ($($path:literal)*) => {
+        [$(($path, include_str!(concat!("../../../", $path)))),*]
+    };
+}
+
+/// The sources of the tests that the table names. They are part of this program, so that `scripts/test` runs it again when one of them changes.
+const SOURCES: [(&str, &str); 14] = sources![
+    "runtime/cli/src/args/serve.rs"
+    "runtime/cli/tests/chat.rs"
+    "runtime/cli/tests/cli.rs"
+    "runtime/cli/tests/config.rs"
+    "runtime/cli/tests/doctor.rs"
+    "runtime/cli/tests/fetch.rs"
+    "runtime/cli/tests/optimize.rs"
+    "runtime/cli/tests/package.rs"
+    "runtime/cli/tests/serve.rs"
+    "runtime/cli/tests/speculation.rs"
+    "runtime/cli/tests/train_published.rs"
+    "runtime/cli/tests/validate.rs"
+    "runtime/serve/tests/api.rs"
+    "runtime/serve/tests/faults.rs"
+];
+
 /// The table.
 #[derive(Deserialize)]
 struct Settings {
@@ -158,8 +183,9 @@ fn root() -> PathBuf {
 /// Whether there is a test of this path and name that uses the flag, or, of the server's library, what the flag sets.
 fn tests(test: &str, flag: &str) -> bool {
     let (path, name) = test.split_once("::").expect("a file and a function");
-    let source = fs::read_to_string(root().join(path)).unwrap_or_default();
-    let items = items(&source);
+    let source = SOURCES.iter().find(|(known, _)| *known == path);
+    let (_, source) = source.unwrap_or_else(|| panic!("{path} is not in SOURCES"));
+    let items = items(source);
     let marks = ["#[test]", "#[tokio::test"];
     let is_test = |text: &String| marks.iter().any(|mark| text.contains(mark));
     if !items.get(name).is_some_and(is_test) {
