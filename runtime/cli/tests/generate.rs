@@ -187,6 +187,40 @@ fn draws_follow_their_seed() {
     assert_ne!(draw("1"), draw("2"));
 }
 
+/// What `config show` writes of a line, a variable, a file and a preset draws the same tokens without them.
+#[test]
+fn a_configuration_that_is_shown_repeats_a_run() {
+    let folder = model();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("given.toml"), "[generate]\ntemperature = 2\n").expect("written");
+    let moebius = |line: &str, top_k: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+        command.args(line.split(' ')).current_dir(folder.path());
+        command.env_remove("MOEBIUS_CONFIG");
+        command.env("XDG_CONFIG_HOME", folder.path());
+        command.envs(top_k.map(|k| ("MOEBIUS_GENERATE_TOP_K", k)));
+        let output = command.output().expect("the binary starts");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        output.stdout
+    };
+    let ids = |line: &str, top_k: Option<&str>| {
+        let answer = moebius(&format!("{line} --json"), top_k);
+        let answer: Value = serde_json::from_slice(&answer).expect("one JSON object");
+        answer["ids"].as_array().expect("a list").clone()
+    };
+    let asked = "generate --device flex --model . --prompt w3 --preset development";
+    let (file, seeded) = ("--config given.toml", format!("{asked} --seed 3"));
+    let shown = moebius(&format!("config show {file} {seeded}"), Some("7"));
+    fs::write(at("shown.toml"), shown).expect("written");
+    let want = ids(&format!("{seeded} {file}"), Some("7"));
+    assert_eq!(ids("generate --config shown.toml", None), want);
+    // The preset's number of tokens; the line, the variable and the file have their parts in them, too.
+    assert_eq!(want.len(), 32);
+    assert_ne!(ids(&format!("{asked} {file}"), Some("7")), want);
+    assert_ne!(ids(&format!("{seeded} {file}"), None), want);
+    assert_ne!(ids(&seeded, Some("7")), want);
+}
+
 #[test]
 fn a_folder_that_does_not_fit_is_one_error() {
     let folder = model();
