@@ -7,7 +7,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use burn::tensor::DType;
+use moebius::ErrorKind;
 use moebius_cases::{CaseFile, Verdict, judge};
+use moebius_model::Error;
 use moebius_model::families::FAMILIES;
 use moebius_model::load::{ExpertsFrom, LoadOptions, ModelFiles};
 use moebius_tests::target::Target;
@@ -76,6 +79,33 @@ fn logits_are_those_of_transformers() {
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// A device that lacks f16 or bf16 says so before a weight is read; the others load the model.
+#[test]
+fn a_type_that_a_device_lacks_is_refused_before_the_weights_are_read() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/decoder_olmoe");
+    let files = ModelFiles::open(&case).unwrap();
+    for target in Target::all() {
+        let capability = target.capability();
+        for (dtype, has) in [(DType::F16, capability.f16), (DType::BF16, capability.bf16)] {
+            let options = LoadOptions {
+                dtype,
+                ..LoadOptions::default()
+            };
+            let mut read = 0;
+            let loaded = files.load(&target.burn(), options, &mut |_| read += 1);
+            let what = format!("{dtype:?}[{}]", target.name);
+            match loaded.map(drop) {
+                Ok(()) => assert!(has, "{what}"),
+                Err(Error::Moebius(error)) => {
+                    assert_eq!(error.kind(), ErrorKind::Unsupported, "{what}: {error}");
+                    assert_eq!((has, read), (false, 0), "{what}: {error}");
+                }
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+    }
 }
 
 /// Experts that are read from the files when tokens need them give the bits of experts on the device; on XLA, which chooses by the whole program

@@ -255,20 +255,22 @@ impl ModelFiles {
         [self.plan.bytes, self.files.checkpoint().bytes_read()]
     }
 
-    /// Checks that a device has memory for the weights, loaded by `options`, and beside them for `cache` with its step and margin, and that it
-    /// can divide the experts if it is several devices. Reads no weights. Before memory is refused, the device's pools give back what they keep
-    /// without use.
+    /// Checks that a device has memory for the weights, loaded by `options`, and beside them for `cache` with its step and margin, that it has
+    /// the type that is computed in, and that it can divide the experts if it is several devices. Reads no weights. Before memory is refused, the
+    /// device's pools give back what they keep without use.
     ///
     /// # Errors
     /// [`Error::NoRoom`] for more bytes than are free; a device that doesn't tell how many are ([`moebius::memory_free`]) passes.
-    /// [`Error::Moebius`] for experts that the device can't divide, [`Error::Config`] where weights are to be in blocks and the model is
-    /// exact or has a cache of experts, or where they are to be those of files that have none, or other quantized types.
+    /// [`Error::Moebius`] for a type that the device lacks and for experts that it can't divide, [`Error::Config`] where weights are to be in
+    /// blocks and the model is exact or has a cache of experts, or where they are to be those of files that have none, or other quantized
+    /// types.
     pub fn check_memory(
         &self,
         device: &Device,
         options: LoadOptions,
         cache: CacheMemory,
     ) -> Result<(), Error> {
+        moebius::check_dtype(options.dtype, device)?;
         self.spec.check_experts(device)?;
         narrow::check(self.files.checkpoint(), &self.plan, options)?;
         let weights = self.weight_bytes(device, options);
