@@ -350,20 +350,23 @@ pub(crate) fn lost_device(places: &Places, drivers: &Path) -> Deep {
     Deep::new(job, "serve", 150.0)
 }
 
-/// A certificate of the emulated cards, whose drivers are in the folder `drivers`, beside `flex`.
-pub(crate) fn certified_cards(places: &Places, drivers: &Path) -> Deep {
+/// Certificates of the emulated cards, whose drivers are in the folder `drivers`, beside `flex`: what they compute is near enough, and the exact
+/// model's bits are those of `flex`.
+pub(crate) fn certified_cards(places: &Places, drivers: &Path) -> [Deep; 2] {
     let (moebius, folder) = (places.moebius(), text(drivers));
-    let arguments = [
-        "validate",
-        "--bundled",
-        "--devices",
-        "flex",
-        "--emulated",
-        &folder,
-    ];
-    let job = Job::new("a certificate of emulated cards", &[&moebius]).arguments(&arguments);
-    let job = job.depending_on([&moebius, &text(&drivers.join("libcuda.so"))]);
-    Deep::new(job, "validate", 400.0)
+    let certified = |name: &str, more: &[&str], family: &str, seconds: f64| {
+        let of = ["validate", "--bundled", "--devices", "flex", "--emulated"];
+        let job = Job::new(name, &[&moebius]).arguments(&of);
+        let job = job.arguments(&[&folder]).arguments(more);
+        let job = job.depending_on([&moebius, &text(&drivers.join("libcuda.so"))]);
+        Deep::new(job, family, seconds)
+    };
+    let bits = "a certificate of the bits of emulated cards";
+    let exact = ["--exact", "--parts", "model"];
+    [
+        certified("a certificate of emulated cards", &[], "validate", 400.0),
+        certified(bits, &exact, "exact", 200.0),
+    ]
 }
 
 /// Kernels that are planted, and the parts of a layer that they make wrong: the beginning of a kernel's name, and the part's.

@@ -370,7 +370,7 @@ impl Run<'_> {
         if let Some(drivers) = self.software_drivers()? {
             deep.extend(deep::on_cards(&self.programs, &drivers));
             deep.push(deep::lost_device(&self.places, &drivers));
-            deep.push(deep::certified_cards(&self.places, &drivers));
+            deep.extend(deep::certified_cards(&self.places, &drivers));
             deep.extend(deep::planted_kernels(&self.places, &drivers));
         }
         if cfg!(target_os = "linux") {
