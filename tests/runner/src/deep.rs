@@ -202,6 +202,10 @@ pub(crate) fn jobs(programs: &[Program], places: &Places) -> Vec<Deep> {
         let job = plan::on_vulkan(program, places, "whole ");
         jobs.extend(job.map(|job| Deep::new(job, program.subject(), 60.0)));
     }
+    if let (Some(exact), Some(driver)) = (find("exact"), &places.swiftshader) {
+        let job = on_device(exact, "wgpu", "on SwiftShader ").with("VK_ICD_FILENAMES", driver);
+        jobs.push(Deep::new(job, exact.subject(), 120.0));
+    }
     if let (Some(qemu), "AVX-512") = (&places.qemu, instruction_set()) {
         let cases = EMULATED.iter();
         jobs.extend(cases.filter_map(|case| Some(emulated(find(case.0)?, case, qemu))));
