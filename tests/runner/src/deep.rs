@@ -10,7 +10,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::job::Job;
+use crate::job::{Job, XLA};
 use crate::places::{self, Places, instruction_set, text};
 use crate::plan::{self, CLIENTS, Card, KERNELS, on_device, run};
 use crate::programs::Program;
@@ -210,6 +210,7 @@ pub(crate) fn jobs(programs: &[Program], places: &Places) -> Vec<Deep> {
         let cases = EMULATED.iter();
         jobs.extend(cases.filter_map(|case| Some(emulated(find(case.0)?, case, qemu))));
     }
+    jobs.extend(certificates(places));
     jobs.extend(builds(places));
     for (group, folder) in [("package", "wasm"), ("page", "web-demo")] {
         let name = format!("the {group} in Chromium, at length");
@@ -326,6 +327,27 @@ fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> 
     let job = job.with("MOEBIUS_TEST_FAMILIES", family);
     jobs.push(Deep::new(job.with("MOEBIUS_XLA_CACHE", ""), family, 30.0));
     jobs
+}
+
+/// Certificates of the devices beside `flex`, which an ordinary job certifies: the bundled model, the bundled cases, and what demos show.
+fn certificates(places: &Places) -> Vec<Deep> {
+    let moebius = places.moebius();
+    let of = |device: &str| {
+        let parts = ["validate", "--bundled", "--parts", "model,cases,demos"];
+        let job = Job::new(format!("a certificate of {device}"), &[&moebius]);
+        let job = job.arguments(&parts).arguments(&["--devices", device]);
+        job.depending_on([&moebius])
+    };
+    let xla = of("xla:cpu").holding(XLA);
+    let jobs = [
+        (Some(of("cpu")), 600.0),
+        (Some(of("wgpu")), 200.0),
+        (Some(xla.with("XLA_FLAGS", plan::XLA_QUICKLY)), 300.0),
+        (plan::with_vulkan(of("vulkan"), places), 200.0),
+    ];
+    let jobs = jobs.into_iter();
+    let jobs = jobs.filter_map(|(job, seconds)| Some(Deep::new(job?, "examples", seconds)));
+    jobs.collect()
 }
 
 /// A published model in the browser.

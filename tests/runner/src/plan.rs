@@ -18,7 +18,7 @@ const ALL_FEATURES: &str = "cpu,xla,fusion,otlp,vulkan,cuda,rocm";
 /// The devices of tests. XLA comes first: jobs that compile with it run one at a time, and shouldn't be left for the end.
 const DEVICES: [&str; 4] = ["xla:cpu", "wgpu", "cpu", "flex"];
 /// XLA's flags for programs that run once, as most in tests do: without optimisation they compile up to several times faster.
-const XLA_QUICKLY: &str =
+pub(crate) const XLA_QUICKLY: &str =
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true";
 /// The variable with options of lavapipe's compiler.
 pub(crate) const LAVAPIPE_OPTIONS: &str = "GALLIVM_PERF";
@@ -259,9 +259,13 @@ pub(crate) fn on_a_card(program: &Program, card: Card, drivers: &Path, words: &s
     job.with("ROCM_PATH", folder).under(&run)
 }
 
-/// A program on `vulkan`: on a GPU, or on a software driver that takes SPIR-V, with the loader that it needs.
+/// A program on `vulkan`.
 pub(crate) fn on_vulkan(program: &Program, places: &Places, words: &str) -> Option<Job> {
-    let job = on_device(program, "vulkan", words);
+    with_vulkan(on_device(program, "vulkan", words), places)
+}
+
+/// Gives a job a GPU for `vulkan`, or a software driver that takes SPIR-V, with the loader that it needs; `None` where there is neither.
+pub(crate) fn with_vulkan(job: Job, places: &Places) -> Option<Job> {
     if places.gpu.is_some() {
         return Some(job);
     }
