@@ -1,4 +1,4 @@
-//! Tests of `moebius optimize` as a program, on `flex`, with a tiny decoder of transformers.
+//! Tests of `moebius optimize` as a program, with a tiny decoder of transformers: on `flex`, or on the devices that `MOEBIUS_TEST_DEVICES` names.
 #![cfg(feature = "flex")]
 #![allow(
     clippy::expect_used,
@@ -7,15 +7,21 @@
 
 mod published;
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::{env, fs};
 
 use published::model;
 use serde_json::Value;
+use tempfile::TempDir;
 
-const REQUESTS: &str =
-    "--device flex --prompt-file text.txt --streams 2 --prompt 6 --tokens 3 --known 12";
+const REQUESTS: &str = "--prompt-file text.txt --streams 2 --prompt 6 --tokens 3 --known 12";
+
+/// The devices of the tests that hold on every one.
+fn devices() -> Vec<String> {
+    let named = env::var("MOEBIUS_TEST_DEVICES").unwrap_or_else(|_| "flex".to_owned());
+    named.split(',').map(str::to_owned).collect()
+}
 
 fn moebius(line: &str, folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
@@ -49,7 +55,8 @@ fn less_memory_is_found_and_packed_with_its_options() {
     let folder = model();
     write_text(folder.path());
     // The tiny model's weights are drawn, so that its likelihoods change by more than a trained model's.
-    let line = format!("optimize --model . --out found --goal memory --budget 5 {REQUESTS}");
+    let of = "--device flex --model . --out found";
+    let line = format!("optimize {of} --goal memory --budget 5 {REQUESTS}");
     let found = object(&moebius(&line, folder.path()));
     let tried = flags(&found);
     assert_eq!(tried[..3], ["--dtype f16", "--dtype bf16", "--dtype fp8"]);
@@ -85,33 +92,58 @@ fn less_memory_is_found_and_packed_with_its_options() {
     let answer = object(&moebius(&line, folder.path()));
     assert!(answer["ids"].is_array(), "{answer}");
 
-    let again = moebius(
-        &format!("optimize --model . --out found {REQUESTS}"),
-        folder.path(),
-    );
+    let again = moebius(&format!("optimize {of} {REQUESTS}"), folder.path());
     assert_eq!(again.status.code(), Some(2), "{again:?}");
+}
+
+/// Finds options on a device for a new folder with the tiny model.
+fn found_on(device: &str, level: &str) -> (TempDir, Value) {
+    let folder = model();
+    write_text(folder.path());
+    let line = format!("optimize --model . --out found --device {device} {level} {REQUESTS}");
+    let found = object(&moebius(&line, folder.path()));
+    assert_eq!(found["device"], device);
+    assert_eq!(found["package"]["verified"], true);
+    (folder, found)
 }
 
 #[test]
 fn the_smallest_level_changes_no_likeliest_token() {
-    let folder = model();
-    write_text(folder.path());
-    let level = "optimize --model . --out found --level conservative --budget 0.05";
-    let found = object(&moebius(&format!("{level} {REQUESTS}"), folder.path()));
-    let tried = flags(&found);
-    assert!(
-        tried.iter().all(|flag| !flag.starts_with("--dtype")),
-        "{tried:?}"
-    );
-    assert_eq!(tried.last(), Some(&"--speculate ngram"));
-    for trial in found["trials"].as_array().expect("a list") {
-        let other = &trial["accuracy"]["first_other_token"];
-        assert!(trial["kept"] == false || other.is_null(), "{trial}");
-        if trial["change"] == "--speculate ngram" {
-            assert_eq!(trial["same_tokens"], true, "{trial}");
+    for device in devices() {
+        let (_folder, found) = found_on(&device, "--level conservative --budget 0.05");
+        let tried = flags(&found);
+        let dtypes = tried.iter().filter(|flag| flag.starts_with("--dtype"));
+        assert_eq!(dtypes.count(), 0, "{tried:?}");
+        assert_eq!(tried.last(), Some(&"--speculate ngram"));
+        for trial in found["trials"].as_array().expect("a list") {
+            let other = &trial["accuracy"]["first_other_token"];
+            assert!(trial["kept"] == false || other.is_null(), "{trial}");
+            if trial["change"] == "--speculate ngram" {
+                assert_eq!(trial["same_tokens"], true, "{trial}");
+            }
         }
+        assert_eq!(found["budget"]["perplexity"], 0.0005);
+        assert_eq!(found["chosen"]["dtype"], "f32");
     }
-    assert_eq!(found["budget"]["perplexity"], 0.0005);
-    assert_eq!(found["chosen"]["dtype"], "f32");
-    assert_eq!(found["package"]["verified"], true);
+}
+
+/// Every device takes weights and a cache in FP8, which the largest level allows; what else it lacks is told, and ends nothing.
+#[test]
+fn the_fewest_bytes_are_found_whatever_a_device_lacks() {
+    for device in devices() {
+        let level = "--level aggressive --goal memory --budget 5";
+        let (folder, found) = found_on(&device, level);
+        for key in ["dtype", "kv-cache-dtype"] {
+            assert_eq!(found["chosen"][key], "fp8", "{found}");
+        }
+        for trial in found["trials"].as_array().expect("a list") {
+            let verdict = trial["verdict"].as_str().expect("a text");
+            let lacks = verdict.starts_with("not possible: ");
+            assert_eq!(trial["accuracy"].is_null(), lacks, "{trial}");
+        }
+        let file = "--config found/moebius.toml --model found";
+        let line = format!("generate {file} --device {device} --prompt w3 --max-tokens 4");
+        let answer = object(&moebius(&line, folder.path()));
+        assert_eq!(answer["ids"].as_array().map(Vec::len), Some(4), "{answer}");
+    }
 }

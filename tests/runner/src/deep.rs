@@ -206,6 +206,10 @@ pub(crate) fn jobs(programs: &[Program], places: &Places) -> Vec<Deep> {
         let job = on_device(exact, "wgpu", "on SwiftShader ").with("VK_ICD_FILENAMES", driver);
         jobs.push(Deep::new(job, exact.subject(), 120.0));
     }
+    for (device, seconds) in [("cpu", 300.0), ("wgpu", 120.0)] {
+        let job = find("optimize").map(|program| on_device(program, device, ""));
+        jobs.extend(job.map(|job| Deep::new(job, "optimize", seconds)));
+    }
     if let (Some(qemu), "AVX-512") = (&places.qemu, instruction_set()) {
         let cases = EMULATED.iter();
         jobs.extend(cases.filter_map(|case| Some(emulated(find(case.0)?, case, qemu))));
