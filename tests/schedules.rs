@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::tensor::Device;
+use moebius_device::Runtime;
 use moebius_engine::{
     Draw, Engine, EngineOptions, Event, Generation, Limits, Ngrams, PAGE, RequestId, Sampling,
     SamplingOptions,
@@ -41,6 +42,9 @@ const MODEL: &str = "decoder_olmoe";
 
 /// A model of other weights, which as a draft is mostly wrong.
 const FOREIGN: &str = "decoder_gpt_oss";
+
+/// Models with softmax routers, with windows and sinks, with latent attention, and with convolutions.
+const FILLED: [&str; 4] = [MODEL, FOREIGN, "decoder_deepseek_v3", "decoder_lfm2_moe"];
 
 /// The vocabulary size of all cases.
 const VOCABULARY: u32 = 64;
@@ -240,5 +244,41 @@ fn no_proposal_changes_a_bit() {
         let runs = seeds.map(|seed| schedule(seed, (&model, &propose), &want, target));
         let accepted = runs.filter(|met| met.accepted).count();
         assert!(accepted >= 1, "{name}: no proposed token was right");
+    }
+}
+
+/// Calls that are filled up to few shapes give the same draws, probabilities and routes, and neither steps nor experts count what fills up. On
+/// XLA all calls are, which `padding` is about.
+#[test]
+fn filled_up_calls_change_no_bit() {
+    let targets = Target::all().iter();
+    for target in targets.filter(|target| target.capability().runtime != Runtime::Xla) {
+        let _alone = target.alone();
+        let device = target.burn();
+        for name in FILLED {
+            let model = model(name, &device);
+            let run = |fills: bool| {
+                let mut engine = engine(&model, Limits::new(64, 24, 5), 8, &device);
+                if fills {
+                    engine.fill_up().unwrap();
+                }
+                engine.record_routes().unwrap();
+                assert!(engine.count_experts());
+                let asked = requests().into_iter().take(5);
+                let ids = asked.map(|request| engine.add(request).unwrap());
+                let ids: Vec<RequestId> = ids.collect();
+                let (mut draws, mut steps, mut filled) = (Draws::new(), Vec::new(), 0);
+                while !engine.is_idle() {
+                    step(&mut engine, &mut draws);
+                    steps.push(engine.last_step().tokens);
+                    filled += engine.last_step().filled;
+                }
+                assert_eq!(filled > 0, fills, "{name}[{}]", target.name);
+                let routes = ids.into_iter().map(|id| engine.take_routes(id).unwrap());
+                let routes: Vec<_> = routes.map(Option::unwrap).collect();
+                (draws, steps, routes, engine.expert_load().unwrap())
+            };
+            assert_eq!(run(true), run(false), "{name}[{}]", target.name);
+        }
     }
 }

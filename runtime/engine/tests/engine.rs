@@ -371,40 +371,8 @@ fn logits_without_a_cache_are_those_of_the_first_token() {
     }
 }
 
-/// Calls that are filled up to few shapes give the same draws, probabilities and routes, and neither steps nor experts count what fills up.
-#[test]
-fn filled_up_calls_change_no_bit() {
-    for name in [
-        "decoder_olmoe",
-        "decoder_gpt_oss",
-        "decoder_deepseek_v3",
-        "decoder_lfm2_moe",
-    ] {
-        let run = |fills: bool| {
-            let mut engine = engine(name, Limits::new(64, 24, 5));
-            if fills {
-                engine.fill_up().unwrap();
-            }
-            engine.record_routes().unwrap();
-            assert!(engine.count_experts());
-            let ids = requests().into_iter().map(|of| engine.add(of).unwrap());
-            let ids: Vec<RequestId> = ids.collect();
-            let (mut answers, mut steps, mut filled) = (Answers::new(), Vec::new(), 0);
-            while !engine.is_idle() {
-                note(&mut answers, engine.step().unwrap());
-                steps.push(engine.last_step().tokens);
-                filled += engine.last_step().filled;
-            }
-            assert_eq!(filled > 0, fills, "{name}");
-            let routes = ids.into_iter().map(|id| engine.take_routes(id).unwrap());
-            let routes: Vec<_> = routes.map(Option::unwrap).collect();
-            (answers, steps, routes, engine.expert_load().unwrap())
-        };
-        assert_eq!(run(true), run(false), "{name}");
-    }
-}
-
-/// Steps that are read elsewhere tell the same experts where calls are filled up, too.
+/// Steps that are read elsewhere tell the same experts where calls are filled up, too. What such calls compute is tested on every device
+/// (`tests/schedules.rs`).
 #[test]
 fn a_filled_up_step_tells_the_experts_of_its_tokens() {
     let run = |fills: bool| {
