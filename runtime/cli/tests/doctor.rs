@@ -112,6 +112,34 @@ fn drivers_that_a_variable_hides_are_missing() {
     assert_check(vulkan, "missing", "vulkan", "mesa-vulkan-drivers");
 }
 
+/// LLVM is part of a build with `cpu`: kernels are compiled where no program and no library of it is found.
+#[test]
+#[cfg(all(feature = "cpu", target_os = "linux"))]
+fn the_processor_needs_no_compiler_of_the_system() {
+    let nothing = tempfile::tempdir().expect("a folder");
+    let mut command = doctor("--device cpu --json");
+    command.env("PATH", nothing.path());
+    command.env_remove("LD_LIBRARY_PATH");
+    let (code, checks) = run(&mut command);
+    assert_eq!(code, Some(0), "{checks:?}");
+    assert_check(check(&checks, "cpu"), "ok", "self-test passed", "");
+}
+
+/// Files that are no libraries hide those of their names, so that the driver is missing on a machine that has it, too.
+#[test]
+#[cfg(all(feature = "cuda", target_os = "linux"))]
+fn libraries_that_a_folder_hides_are_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        std::fs::write(folder.path().join(name), "").expect("written");
+    }
+    let mut command = doctor("--device cuda --json");
+    let (code, checks) = run(command.env("LD_LIBRARY_PATH", folder.path()));
+    assert_eq!(code, Some(1), "{checks:?}");
+    let cuda = check(&checks, "cuda");
+    assert_check(cuda, "missing", "libcuda", "install NVIDIA's driver");
+}
+
 #[test]
 #[cfg(all(feature = "xla", target_os = "linux"))]
 fn a_truncated_plugin_is_a_failure_of_its_device_alone() {
