@@ -110,6 +110,49 @@ fn exact_models_are_certified_by_their_bits() {
 }
 
 #[test]
+fn training_is_certified_to_equal_inference() {
+    let bundled = ["--bundled", "--devices", "flex", "--parts"];
+    let of = |more: &[&str]| validate(&[&bundled[..], more].concat());
+    let found = object(&of(&["model,training", "--json"]));
+    assert_eq!(found["version"], 3);
+    assert_eq!(found["subject"]["training"], true, "{found}");
+    let text = found["subject"]["model"]["tokens"].as_array();
+    let tokens = text.expect("a list").len() as u64;
+    let part = &found["devices"][0]["parts"][1];
+    assert_eq!(part["part"], "training");
+    assert_eq!(part["verdict"], "same", "{part}");
+    let training = &part["found"]["training"];
+    assert_eq!(training["limit"], 0.0);
+    let readings = training["readings"].as_array().expect("a list");
+    let figures = readings.iter().map(|of| {
+        assert!(of["first"].is_null(), "{of}");
+        assert_eq!(of["largest"], 0.0);
+        ["prompt", "tokens", "equal"].map(|name| of[name].as_u64().expect("a number"))
+    });
+    let half = tokens / 2;
+    let expected = [
+        [1, tokens - 1, tokens - 1],
+        [half, tokens - half, tokens - half],
+    ];
+    assert_eq!(figures.collect::<Vec<_>>(), expected);
+
+    let output = of(&["model,training"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let right = "the same answer, training equals inference on 1 of 1 devices";
+    assert!(said.contains(right), "{said}");
+    for (more, what) in [
+        (&["training"][..], "without the part `model`"),
+        (&["model,training", "--exact"], "does not train"),
+    ] {
+        let refused = of(more);
+        assert_eq!(refused.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+#[test]
 fn certificates_are_united_unless_they_are_of_other_models() {
     let places = [0; 4].map(|_| tempfile::tempdir().expect("a folder"));
     let [here, there, other, all] = places.each_ref().map(|place| place.path());

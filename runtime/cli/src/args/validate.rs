@@ -123,6 +123,7 @@ Examples:
   moebius validate                                   the bundled cases on every device here
   moebius validate --bundled --out certificate       and the model inside this program, part by part
   moebius validate --parts cases,demos,bench         and the demos, and benchmarks that are verified and timed
+  moebius validate --bundled --parts model,training  and whether training equals inference
   moebius validate --model SmolLM2 --devices flex,wgpu --out here
   moebius validate --bundled --devices flex,cpu,wgpu --exact    the same bits, layer by layer
   moebius validate --emulated target/debug           and NVIDIA's and AMD's cards in software

@@ -31,6 +31,13 @@ pub(crate) enum Found {
         /// The first place of the text after which another token is the likeliest.
         greedy: Option<Greedy>,
     },
+    /// How likely the model in training and the engine that serves it find the tokens of the text.
+    Training {
+        /// Largest difference of log-probabilities that counts as the same; 0 where bits must be equal.
+        limit: f64,
+        /// The ways in which the engine read the text.
+        readings: Vec<Reading>,
+    },
     /// Results of the cases.
     Cases {
         /// The cases of each operation and type.
@@ -80,6 +87,44 @@ pub(crate) struct Measured {
     pub(crate) hash: String,
     /// Whether these are the bits of the first device.
     pub(crate) bits_of_first: bool,
+}
+
+/// One way in which an engine read a text, and the log-probabilities of the tokens after the prompt, compared with those of a training's forward
+/// pass.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reading {
+    /// Number of tokens of the prompt; each token after it had a step of its own.
+    pub(crate) prompt: usize,
+    /// Number of tokens after the prompt.
+    pub(crate) tokens: usize,
+    /// Number of these whose log-probabilities have the same bits.
+    pub(crate) equal: usize,
+    /// The first of these with other bits.
+    pub(crate) first: Option<Unlike>,
+    /// Largest difference of log-probabilities; `None` where that isn't finite.
+    pub(crate) largest: Option<f64>,
+}
+
+/// A token whose log-probability in training has other bits than served.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Unlike {
+    /// Number of tokens before it.
+    pub(crate) position: usize,
+    pub(crate) token: u32,
+    /// Its log-probability in training; `None` where that isn't finite.
+    pub(crate) training: Option<f64>,
+    /// Its log-probability in the engine; `None` where that isn't finite.
+    pub(crate) engine: Option<f64>,
+}
+
+impl Reading {
+    /// Whether no token has other bits, or differs by more than `limit`, if that isn't 0.
+    fn is_near(&self, limit: f64) -> bool {
+        let near = self.largest.is_some_and(|largest| largest <= limit);
+        self.equal == self.tokens || (limit > 0.0 && near)
+    }
 }
 
 /// The cases of one operation in one type.
@@ -179,6 +224,11 @@ impl Found {
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
             Self::Error(_) => Verdict::Failed,
+            Self::Training { limit, readings } => Verdict::of([
+                false,
+                readings.iter().any(|of| !of.is_near(*limit)),
+                readings.iter().any(|of| of.tokens > 0),
+            ]),
             Self::Cases { families, .. } => {
                 let any = |count: fn(&Family) -> usize| families.iter().any(|of| count(of) > 0);
                 Verdict::of([

@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use found::{
-    Demo, Family, Found, Furthest, Measured, Oracle, Place, Rate, Reason, Shown, Timed, Verdict,
-    Wrong,
+    Demo, Family, Found, Furthest, Measured, Oracle, Place, Rate, Reading, Reason, Shown, Timed,
+    Unlike, Verdict, Wrong,
 };
 pub(crate) use hash::Hash;
 
 /// What a certificate's file says it is.
 pub(crate) const FORMAT: &str = "moebius-certificate";
 /// Version of the format.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 
 /// Why a file can't be united with others.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +70,8 @@ pub(crate) struct Program {
 pub(crate) enum Section {
     /// Every part of a model against a decoder in f64.
     Model,
+    /// How likely the model in training finds the tokens of a text, against the engine that serves it; with the part model.
+    Training,
     /// Case files of operations: the bundled ones, or those of --cases.
     Cases,
     /// The demos of `moebius demo`: minutes on each device.
@@ -83,6 +85,7 @@ impl Section {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Model => "model",
+            Self::Training => "training",
             Self::Cases => "cases",
             Self::Demos => "demos",
             Self::Bench => "bench",
@@ -96,6 +99,8 @@ impl Section {
 pub(crate) struct Subject {
     /// The model; `None` without that part.
     pub(crate) model: Option<OfModel>,
+    /// Whether the model's training was compared with its inference.
+    pub(crate) training: bool,
     /// The cases; `None` without that part.
     pub(crate) cases: Option<OfCases>,
     /// Names of the demos; empty without that part.
@@ -244,6 +249,7 @@ impl Subject {
     pub(crate) fn sections(&self) -> Vec<Section> {
         let has = [
             (Section::Model, self.model.is_some()),
+            (Section::Training, self.training),
             (Section::Cases, self.cases.is_some()),
             (Section::Demos, !self.demos.is_empty()),
             (Section::Bench, !self.benchmarks.is_empty()),
@@ -296,6 +302,7 @@ impl Subject {
         };
         Self {
             model: self.model.or(other.model),
+            training: self.training || other.training,
             cases: self.cases.or(other.cases),
             demos: all(self.demos, other.demos),
             benchmarks: all(self.benchmarks, other.benchmarks),
@@ -404,17 +411,17 @@ impl Certificate {
         self
     }
 
-    /// What this certificate says nothing about.
-    fn known_gaps(&self) -> Vec<String> {
+    /// What the parts say nothing about.
+    fn gaps_of_parts(&self) -> Vec<String> {
         let subject = &self.subject;
         let said =
             |lacks: bool, less: &str, more: &str| (if lacks { less } else { more }).to_owned();
         let of_model = if subject.is_exact() {
-            "model: one text, computed exactly in f32; no other way to compute, no cache and no training was compared"
+            "model: one text, computed exactly in f32; no other way to compute and no cache was compared"
         } else {
-            "model: one text in f32, codes in FP8 staying codes; no other type, no cache and no training was compared"
+            "model: one text in f32, codes in FP8 staying codes; no other type and no cache was compared"
         };
-        let mut gaps = vec![
+        vec![
             "conformance: the cases of single kernels at the edges of their sizes and with hostile data are programs of the tests \
             (`scripts/test --only conformance`), which no shipped program has"
                 .to_owned(),
@@ -422,6 +429,11 @@ impl Certificate {
                 subject.model.is_none(),
                 "model: none was compared; --model DIR or --bundled names one",
                 of_model,
+            ),
+            said(
+                !subject.training,
+                "training: not compared with inference; --parts model,training does",
+                "training: log-probabilities of one text's tokens, in floating point with a cache in f32; no gradients",
             ),
             said(
                 subject.cases.is_none(),
@@ -438,7 +450,12 @@ impl Certificate {
                 "bench: nothing was timed; --parts bench does",
                 "bench: small sizes of some benchmarks; `cargo bench` has all",
             ),
-        ];
+        ]
+    }
+
+    /// What this certificate says nothing about.
+    fn known_gaps(&self) -> Vec<String> {
+        let mut gaps = self.gaps_of_parts();
         for tested in &self.devices {
             for done in &tested.parts {
                 let device = tested.name();

@@ -112,6 +112,26 @@ pub(crate) fn certificate(devices: Vec<Tested>) -> Certificate {
     Certificate::new(subject, limits, Vec::new(), devices)
 }
 
+/// What is found of a training whose last token of three has other bits than an engine if `apart`.
+pub(crate) fn of_training(apart: bool) -> Found {
+    let unlike = Unlike {
+        position: 3,
+        token: 7,
+        training: Some(-2.5),
+        engine: None,
+    };
+    Found::Training {
+        limit: 0.0,
+        readings: vec![Reading {
+            prompt: 1,
+            tokens: 3,
+            equal: if apart { 2 } else { 3 },
+            first: apart.then_some(unlike),
+            largest: (!apart).then_some(0.0),
+        }],
+    }
+}
+
 /// Results of three cases of one family.
 fn cases(passed: usize, failed: usize, errors: usize) -> Found {
     let furthest = Furthest {
@@ -193,6 +213,7 @@ pub(crate) fn of_programs() -> Certificate {
     devices[2].parts[0].seconds = None;
     let subject = Subject {
         model: None,
+        training: false,
         cases: Some(OfCases {
             name: "the bundled cases".to_owned(),
             files: 5,
@@ -231,6 +252,8 @@ fn verdicts_follow_from_what_was_found() {
         Verdict::Undecided,
     ];
     assert_eq!(of, expected);
+    let of = [false, true].map(|apart| of_training(apart).verdict());
+    assert_eq!(of, [Verdict::Same, Verdict::Apart]);
     assert_eq!(demos().verdict(), Verdict::Failed);
     assert_eq!(benchmarks().verdict(), Verdict::Failed);
     // The worst part is the device's.
@@ -340,6 +363,7 @@ fn of_a_page() -> Value {
         "program": certificate.program,
         "subject": {
             "model": certificate.subject.model,
+            "training": false,
             "cases": { "name": "the bundled cases", "files": 2, "hash": "cd" },
             "demos": [],
             "benchmarks": [],
@@ -421,8 +445,8 @@ fn other_models_versions_and_files_are_refused() {
     value["version"] = 1.into();
     let parse = |value: &Value| Certificate::parse("b.json", value.to_string().as_bytes());
     let error = parse(&value).unwrap_err();
-    assert_eq!(error.to_string(), "b.json: expected version 2, got 1");
-    value["version"] = 2.into();
+    assert_eq!(error.to_string(), "b.json: expected version 3, got 1");
+    value["version"] = VERSION.into();
     value["more"] = true.into();
     for bytes in [value.to_string(), "{}".to_owned(), "x".to_owned()] {
         let error = Certificate::parse("b.json", bytes.as_bytes()).unwrap_err();
@@ -502,6 +526,9 @@ fn certificates_follow_the_committed_schema() {
     let schema = schema();
     let mut of_model = certificate(vec![tested("flex", false), tested("cpu", true)]);
     of_model.subject.cases = of_programs().subject.cases;
+    of_model.subject.training = true;
+    let found = vec![(Section::Training, of_training(true))];
+    of_model.devices.push(device("cuda:0", found));
     for certificate in [of_programs(), of_model] {
         let value = serde_json::to_value(&certificate).unwrap();
         assert_eq!(fits(&schema, &schema, &value), Ok(()));

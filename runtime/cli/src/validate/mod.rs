@@ -7,6 +7,7 @@ mod model;
 mod pages;
 mod programs;
 mod reference;
+mod training;
 mod values;
 
 use std::fs;
@@ -82,7 +83,14 @@ fn asked(args: &ValidateArgs) -> Result<Vec<Section>, CliError> {
     parts.sort();
     parts.dedup();
     let wants_model = parts.contains(&Section::Model);
-    let (message, hint) = if wants_model && !has_model {
+    let trains = parts.contains(&Section::Training);
+    let (message, hint) = if trains && !wants_model {
+        let hint = "add `model` to --parts, which says what model and text it is";
+        ("--parts training without the part `model`", hint)
+    } else if trains && of.exact {
+        let hint = "leave --exact or `training` out";
+        ("a model that is computed exactly does not train", hint)
+    } else if wants_model && !has_model {
         (
             "--parts model without a model has nothing to compare",
             MODELS,
@@ -147,6 +155,7 @@ impl Plan {
         Subject {
             model: self.model.as_ref().map(|of| of.subject.clone()),
             cases: self.cases.as_ref().map(|of| of.subject.clone()),
+            training: self.parts.contains(&Section::Training),
             demos: names(Section::Demos, programs::demo_names),
             benchmarks: names(Section::Bench, programs::benchmark_names),
         }
@@ -161,8 +170,13 @@ impl Plan {
     ) -> Result<Checked, CliError> {
         let found = match (part, &self.model, &self.cases) {
             (Section::Model, Some(model), _) => return model.check(device, self.limits, screen),
+            (Section::Training, Some(model), _) => {
+                training::check(&model.work, name, device, screen)?
+            }
             (Section::Cases, _, Some(cases)) => cases.run((name, device), screen),
-            (Section::Model, None, _) => unreachable!("the part of a model has one"),
+            (Section::Model | Section::Training, None, _) => {
+                unreachable!("the parts of a model have one")
+            }
             (Section::Cases, _, None) => unreachable!("the part of cases has some"),
             (Section::Demos, ..) => programs::run_demos(device, screen),
             (Section::Bench, ..) => programs::run_benchmarks(name, screen),

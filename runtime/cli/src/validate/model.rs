@@ -24,8 +24,8 @@ const BUNDLED_TEXT: &str =
 
 /// A model, and the tokens that it reads.
 pub(super) struct Work {
-    source: Source,
-    ids: Vec<u32>,
+    pub(super) source: Source,
+    pub(super) ids: Vec<u32>,
     /// Whether the model is computed with the same bits on every device.
     pub(super) exact: bool,
 }

@@ -2,6 +2,7 @@
 
 use moebius_model::computation::{Distance, Flip, Greedy};
 
+use super::training;
 use crate::certificate::{
     Certificate, Demo, Done, Family, Found, Furthest, Measured, Place, Rate, Reason, Section,
     Shown, Tested, Timed, Verdict, Wrong,
@@ -65,6 +66,7 @@ fn right(part: Section, exact: bool) -> &'static str {
     match part {
         Section::Model if exact => "the same bits",
         Section::Model => "the same answer",
+        Section::Training => "training equals inference",
         Section::Cases => "all cases right",
         Section::Demos => "all demos hold",
         Section::Bench => "all benchmarks verified",
@@ -112,6 +114,7 @@ pub(super) fn rows(tested: &Tested) -> Vec<([String; 9], Verdict)> {
                 let equal = parts.iter().filter(|part| part.bits_of_first).count();
                 (furthest(parts), format!("{equal} of {} parts", parts.len()))
             }
+            Found::Training { readings, .. } => (training::furthest(readings), none()),
             Found::Cases { families, .. } => (furthest_case(families), none()),
             Found::Demos(_) | Found::Bench { .. } | Found::Error(_) => (none(), none()),
         };
@@ -153,6 +156,7 @@ fn furthest(parts: &[Measured]) -> String {
 fn answer(done: &Done) -> String {
     match &done.found {
         Found::Error(error) => format!("failed: {error}"),
+        Found::Training { limit, readings } => training::answer(*limit, readings),
         Found::Cases {
             families, wrong, ..
         } => answer_of_cases(families, wrong),
@@ -385,6 +389,10 @@ fn details(found: &Found) -> Option<Grid> {
             let rows = parts.iter().map(|of| Vec::from(part(&of.distance)));
             (PARTS, rows.collect())
         }
+        Found::Training { readings, .. } => (
+            training::READINGS,
+            readings.iter().map(training::row).collect(),
+        ),
         Found::Cases { families, .. } => (
             "family | type | passed | failed | errors | furthest | case and output",
             families.iter().map(family).collect(),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::certificate::tests::{certificate, of_exact, of_programs, tested};
+use crate::certificate::tests::{certificate, device, of_exact, of_programs, of_training, tested};
 
 #[test]
 fn the_verdict_names_device_layer_and_part() {
@@ -54,6 +54,26 @@ fn tables_hold_whatever_names_are() {
     // The name of a namespace is the only address, and nothing is loaded.
     assert_eq!(page.matches("http").count(), 1);
     assert!(!page.contains("<script") && !page.contains("<link") && !page.contains("src="));
+}
+
+#[test]
+fn the_token_is_named_that_training_finds_less_likely() {
+    let of = |apart: bool| {
+        let found = vec![(Section::Training, of_training(apart))];
+        let mut certificate = certificate(vec![device("flex", found)]);
+        certificate.subject.training = true;
+        certificate
+    };
+    let right = "the same answer, training equals inference on";
+    assert_eq!(verdict(&of(false)), format!("{right} 1 of 1 devices"));
+    let apart = of(true);
+    let fault = "2 of 3 log-probabilities have the engine's bits; the first other: token 3, 7: -2.5 in training, none served";
+    let said = format!("flex: training: {fault}; {right} 0 of 1 devices");
+    assert_eq!(verdict(&apart), said);
+    for text in [markdown(&apart), html(&apart)] {
+        assert!(text.contains("first that differs"), "{text}");
+        assert!(text.contains("token 3, 7: -2.5 in training"), "{text}");
+    }
 }
 
 #[test]
