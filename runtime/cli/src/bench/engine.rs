@@ -15,8 +15,9 @@ use serde_json::json;
 use super::experts::ExpertRun;
 use crate::answerer::Answerer;
 use crate::args::BenchEngineArgs;
+use crate::devices::bytes;
 use crate::error::CliError;
-use crate::published::Source;
+use crate::published::{Source, loading};
 use crate::screen::{Outcome, Screen};
 use crate::speculation;
 
@@ -37,6 +38,7 @@ pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome
     screen.heading(&title)?;
     if verified {
         show(args, &measured.streams, &measured.known, screen)?;
+        screen.line(&measured.memory())?;
         if let Some((pair, proposals)) = &measured.proposed {
             show_proposed(args, pair, *proposals, screen)?
         }
@@ -54,6 +56,8 @@ pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome
         "model": source.name(),
         "dtype": dtype,
         "kv_cache_dtype": measured.format.name(),
+        "weight_bytes": measured.weight_bytes,
+        "cache_bytes": measured.cache_bytes,
         "streams": args.streams,
         "prompt": args.prompt,
         "tokens": args.tokens,
@@ -78,6 +82,10 @@ pub(crate) struct EngineRun {
     pub(crate) device: Device,
     /// The format of the cache.
     format: CacheFormat,
+    /// Bytes of the weights, those of all devices of a divided model together; `None` where experts wait elsewhere.
+    weight_bytes: Option<u64>,
+    /// Bytes of the cache of keys and values, and of a draft model's.
+    cache_bytes: usize,
     /// Seconds that loading the model took.
     pub(crate) load_s: f64,
     /// The requests one by one, and together.
@@ -96,6 +104,15 @@ impl EngineRun {
         let proposed = self.proposed.as_ref().is_none_or(|(pair, _)| pair.same);
         self.streams.same && self.known.same && proposed
     }
+
+    /// What weights and cache take, in words.
+    fn memory(&self) -> String {
+        let cache = bytes(self.cache_bytes as u64);
+        let weights = self
+            .weight_bytes
+            .map(|of| format!("weights {}, ", bytes(of)));
+        format!("  {}cache {cache}", weights.unwrap_or_default())
+    }
 }
 
 /// Loads the model and measures it.
@@ -110,6 +127,12 @@ pub(crate) fn measure(
     let needed = streams.max(args.known.saturating_add(2 * BEHIND));
     let ids = tokens(source, &text, needed)?;
     let answerer = Answerer::open(&args.engine, source, room(args), screen)?;
+    let whole = answerer.engine.model().expert_cache().is_none();
+    let weights = || {
+        let options = loading(&args.engine.place);
+        source.files.weight_bytes(&answerer.device, options)
+    };
+    let weight_bytes = whole.then(weights);
     let mut bench = Bench::new(args, answerer.engine, ids);
     bench.engine.propose_at_most(0);
     let (streams, known) = (bench.streams()?, bench.known()?);
@@ -121,6 +144,8 @@ pub(crate) fn measure(
     )?;
     Ok(EngineRun {
         experts,
+        weight_bytes,
+        cache_bytes: bench.engine.cache_bytes(),
         device: answerer.name,
         format: answerer.cache_format,
         load_s: answerer.load_s,
