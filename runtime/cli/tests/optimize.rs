@@ -108,6 +108,29 @@ fn found_on(device: &str, level: &str) -> (TempDir, Value) {
 }
 
 #[test]
+fn auto_tries_what_the_goal_and_the_budget_allow() {
+    let folder = model();
+    write_text(folder.path());
+    for (asked, level, tries_codes) in [
+        ("--goal memory", "aggressive", true),
+        ("--goal memory --budget 0.5", "conservative", false),
+    ] {
+        let line = format!("optimize --model . --out {level} --level auto {asked} {REQUESTS}");
+        let found = object(&moebius(&line, folder.path()));
+        assert_eq!(found["level"], level);
+        let tried = flags(&found);
+        let codes = tried.contains(&"--kv-cache-dtype fp8");
+        assert_eq!(codes, tries_codes, "{tried:?}");
+        let settings = fs::read_to_string(folder.path().join(level).join("moebius.toml"));
+        let settings = settings.expect("a package");
+        assert!(
+            settings.contains(&format!("--level {level} ")),
+            "{settings}"
+        );
+    }
+}
+
+#[test]
 fn the_smallest_level_changes_no_likeliest_token() {
     for device in devices() {
         let (_folder, found) = found_on(&device, "--level conservative --budget 0.05");

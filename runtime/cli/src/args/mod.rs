@@ -30,7 +30,7 @@ pub(crate) use generate::{
     ChatArgs, DeviceArgs, GenerateArgs, LogitsArgs, ModelArgs, ModelPrecision, PerplexityArgs,
     PlaceArgs, PromptArgs,
 };
-pub(crate) use optimize::{Goal, Level, OptimizeArgs};
+pub(crate) use optimize::{AskedLevel, Goal, Level, OptimizeArgs};
 pub(crate) use package::{PackageArgs, RequestsArgs};
 pub(crate) use serve::ServeArgs;
 pub(crate) use train::{MergeArgs, TrainArgs, UpcycleArgs};

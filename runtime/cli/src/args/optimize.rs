@@ -9,9 +9,22 @@ use serde::Serialize;
 use super::RequestsArgs;
 
 /// How far results may be from f32's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Level {
+    /// The likeliest tokens of the sample stay the same.
+    Conservative,
+    /// Perplexity grows by 1 % at most.
+    Balanced,
+    /// Perplexity grows by 5 % at most.
+    Aggressive,
+}
+
+/// The level that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AskedLevel {
+    /// The widest level whose own budget is within --budget; without one, aggressive for memory and balanced for other goals.
+    Auto,
     /// The likeliest tokens of the sample stay the same.
     Conservative,
     /// Perplexity grows by 1 % at most.
@@ -64,7 +77,7 @@ pub(crate) struct OptimizeArgs {
     pub(crate) out: PathBuf,
     /// What may be tried, and how far results may be from f32's.
     #[arg(long, value_name = "L", default_value = "balanced")]
-    pub(crate) level: Level,
+    pub(crate) level: AskedLevel,
     /// Largest growth of the perplexity over f32's, in percent [default: the level's 0.1, 1 or 5].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) budget: Option<f64>,
@@ -92,6 +105,7 @@ const OPTIMIZE_EXAMPLES: &str = "\
 Examples:
   moebius optimize --model SmolLM2 --out smollm2-fast
   moebius optimize --model OLMoE --level conservative --goal throughput --device cuda --out olmoe-fast
+  moebius optimize --model OLMoE --level auto --goal memory --out olmoe-small
   moebius optimize --model OLMoE --level aggressive --budget 2 --goal memory --prompt-file mine.txt --out olmoe-small
   moebius serve --model smollm2-fast --config smollm2-fast/moebius.toml
 

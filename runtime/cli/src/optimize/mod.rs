@@ -22,21 +22,22 @@ use crate::published::Source;
 use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 use accuracy::Judge;
 use lab::{Bed, TURNS, Work};
-use plan::{Budget, Plan};
+use plan::{Budget, Plan, level};
 use search::{Accuracy, Figures, Trial, Verdict, Wanted, search};
 
 /// Runs `moebius optimize`.
 pub(crate) fn run(args: &OptimizeArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // What keeps the package from being made is told before hours of work.
     check_target(&args.out)?;
+    let level = level(args.level, args.goal, args.budget);
     let wanted = Wanted {
-        level: args.level,
+        level,
         goal: args.goal,
-        budget: Budget::of(args.level, args.budget),
+        budget: Budget::of(level, args.budget),
     };
     let source = Source::open(Some(&args.model))?;
     let (name, plan, trials) = searched(args, &source, wanted, screen)?;
-    let (level, goal) = (args.level.name(), args.goal.name());
+    let (level, goal) = (wanted.level.name(), args.goal.name());
     let family = source.files.family();
     drop(source);
     screen.heading(&format!(
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &OptimizeArgs, screen: &mut Screen) -> Result<Outcome, C
     screen.object(&json!({
         "model": args.model.display().to_string(),
         "device": name,
-        "level": args.level,
+        "level": wanted.level,
         "goal": args.goal,
         "budget": wanted.budget,
         "trials": trials.iter().map(object).collect::<Vec<_>>(),

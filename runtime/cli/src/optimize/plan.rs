@@ -6,7 +6,9 @@ use moebius_engine::{EngineOptions, Ngrams};
 use moebius_model::computation::Limits;
 use serde::Serialize;
 
-use crate::args::{CachePrecision, DeviceArgs, EngineArgs, Goal, Level, ModelPrecision, PlaceArgs};
+use crate::args::{
+    AskedLevel, CachePrecision, DeviceArgs, EngineArgs, Goal, Level, ModelPrecision, PlaceArgs,
+};
 
 /// Options of an engine, each of which a search may change; the command's defaults at the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,6 +150,26 @@ impl Plan {
     }
 }
 
+/// The level that is asked for, by the goal and by a budget in percent, if one is given.
+///
+/// What `aggressive` tries more than `balanced` is a cache in FP8, whose gain is memory; so no other goal widens its budget for it unless told to.
+pub(super) fn level(asked: AskedLevel, goal: Goal, percent: Option<f64>) -> Level {
+    match (asked, percent) {
+        (AskedLevel::Conservative, _) => Level::Conservative,
+        (AskedLevel::Balanced, _) => Level::Balanced,
+        (AskedLevel::Aggressive, _) => Level::Aggressive,
+        (AskedLevel::Auto, None) if goal == Goal::Memory => Level::Aggressive,
+        (AskedLevel::Auto, None) => Level::Balanced,
+        (AskedLevel::Auto, Some(percent)) => {
+            let within = |level: &Level| Budget::of(*level, None).perplexity <= percent / 100.0;
+            let widest = [Level::Aggressive, Level::Balanced]
+                .into_iter()
+                .find(within);
+            widest.unwrap_or(Level::Conservative)
+        }
+    }
+}
+
 /// How far a result may be from f32's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Budget {
@@ -217,6 +239,32 @@ mod tests {
             .filter(|flag| !balanced.contains(flag))
             .collect();
         assert_eq!(more, ["--kv-cache-dtype fp8"]);
+    }
+
+    #[test]
+    fn auto_is_the_widest_level_within_the_budget_or_that_of_the_goal() {
+        let auto = |goal, percent| level(AskedLevel::Auto, goal, percent);
+        for (percent, expected) in [
+            (0.0, Level::Conservative),
+            (0.99, Level::Conservative),
+            (1.0, Level::Balanced),
+            (4.99, Level::Balanced),
+            (5.0, Level::Aggressive),
+        ] {
+            for goal in [Goal::Latency, Goal::Throughput, Goal::Memory] {
+                assert_eq!(auto(goal, Some(percent)), expected, "{percent}");
+            }
+        }
+        let of_goals = [Goal::Latency, Goal::Throughput, Goal::Memory].map(|goal| auto(goal, None));
+        let expected = [Level::Balanced, Level::Balanced, Level::Aggressive];
+        assert_eq!(of_goals, expected);
+        for (asked, expected) in [
+            (AskedLevel::Conservative, Level::Conservative),
+            (AskedLevel::Balanced, Level::Balanced),
+            (AskedLevel::Aggressive, Level::Aggressive),
+        ] {
+            assert_eq!(level(asked, Goal::Memory, Some(0.5)), expected);
+        }
     }
 
     #[test]
