@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// ([`StepGuard::keep_moments_in`](super::StepGuard::keep_moments_in)): main memory, or a file.
 ///
 /// A step takes the moments of one parameter after another to the device, and reads those of the parameter before while the device
-/// computes, so that no more than those of two parameters are there at once. They are the same to the bit, and so are records.
+/// computes, so that no more than those of two parameters are there at once. They are the same to the bit, and so are records. No moments move
+/// during a backward pass: they would add to its peak of memory, which is a step's.
 #[derive(Clone)]
 pub struct MomentStore(Arc<Mutex<Store>>);
 
