@@ -162,6 +162,9 @@ fn network(spec: &mut ModelSpec, layer: usize) -> &mut MoeConfig {
     config
 }
 
+/// A tiny model, a change of it, and the place that a refusal must name.
+type Plant = (&'static str, fn(&mut ModelSpec), &'static str);
+
 /// The tiny models' weights are so small that an activation matters little to x: the budget is smaller, too.
 #[test]
 fn a_wrong_kernel_is_refused_by_its_layer_and_part() {
@@ -169,7 +172,7 @@ fn a_wrong_kernel_is_refused_by_its_layer_and_part() {
         distance: 1e-4,
         ..Budget::of(Level::Balanced, None)
     };
-    let plants: [(&str, fn(&mut ModelSpec), &str); 3] = [
+    let plants: [Plant; 3] = [
         (
             "decoder_olmoe",
             |spec| spec.layers[2].attention_mut().unwrap().scale *= 2.0,

@@ -115,9 +115,12 @@ fn ungrouped(spec: &mut ModelSpec) {
     assert!(router.route.groups.take().is_some());
 }
 
+/// A change of a model, and the place that a verdict must name.
+type Plant = (fn(&mut ModelSpec), &'static str);
+
 #[test]
 fn a_wrong_kernel_of_one_device_is_named() {
-    let plants: [(fn(&mut ModelSpec), &str); 4] = [
+    let plants: [Plant; 4] = [
         (
             |spec| spec.layers[0].attention_mut().unwrap().scale *= 2.0,
             "layer 0, attention",

@@ -116,7 +116,7 @@ fn served(model: Model, ids: &[u32], device: &BurnDevice) -> Result<Vec<Read>, C
     let mut reads = BTreeMap::new();
     for prompt in prompts {
         let (given, rest) = ids.split_at(prompt);
-        let dictated = Dictated(rest.to_vec().into_iter());
+        let dictated = Dictated(rest.iter().copied().into_iter());
         let request = Generation::new(given.to_vec(), rest.len())
             .with_sampling(sampling()?)
             .with_constraint(Box::new(dictated));

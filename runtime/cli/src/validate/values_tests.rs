@@ -100,9 +100,12 @@ fn what_is_no_number_comes_first() {
     assert_eq!(written["values"][0]["expected"], 4.0);
 }
 
+/// A change of what a device computed, the place, and the operation by name, without and with exact bits.
+type Plant = (fn(&mut Computation), &'static str, [Option<&'static str>; 2]);
+
 #[test]
 fn the_operation_is_named_where_the_part_is_one() {
-    let plants: [(fn(&mut Computation), &str, [Option<&str>; 2]); 5] = [
+    let plants: [Plant; 5] = [
         (
             |got| got.parts[2].values[0] += 1.0,
             "layer 0, router",
