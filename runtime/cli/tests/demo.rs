@@ -1,4 +1,4 @@
-//! Tests of `moebius demo`: examples, demos and the book's page are the same ten, each holds, and an error is found.
+//! Tests of `moebius demo`: examples, demos and pages of the book are the same, each holds, and an error is found.
 #![cfg(feature = "flex")]
 #![allow(
     clippy::expect_used,
@@ -38,7 +38,7 @@ fn names() -> Vec<String> {
 }
 
 #[test]
-fn each_example_is_a_demo_and_has_a_section() {
+fn each_example_is_a_demo_and_has_a_page() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = fs::read_dir(package.join("examples")).expect("a folder");
     let files = files.map(|file| file.expect("a file").path().with_extension(""));
@@ -49,12 +49,24 @@ fn each_example_is_a_demo_and_has_a_section() {
     let mut demos = listed.clone();
     demos.sort();
     assert_eq!(demos, examples);
-    let page = fs::read_to_string(package.join("../../docs/demos.md")).expect("a page");
-    let included = page.lines().filter_map(|line| {
-        let path = line.strip_prefix("{{#include ../runtime/cli/examples/");
-        path?.strip_suffix(".rs}}")
-    });
-    assert_eq!(included.collect::<Vec<_>>(), listed);
+    let docs = package.join("../../docs");
+    let read = |page: &str| fs::read_to_string(docs.join(page)).expect(page);
+    for name in &listed {
+        let page = read(&format!("demos/{name}.md"));
+        let include = format!("{{{{#include ../../runtime/cli/examples/{name}.rs}}}}");
+        assert!(page.lines().any(|line| line == include), "{name}: {page}");
+    }
+    let linked = |page: &str, before: &str| -> Vec<String> {
+        let text = read(page);
+        let links = text.split(before).skip(1);
+        let names = links.filter_map(|link| Some(link.split_once(".md)")?.0.to_owned()));
+        names.filter(|name| name != "README").collect()
+    };
+    assert_eq!(linked("SUMMARY.md", "](demos/"), listed);
+    let mut overview = linked("demos/README.md", "](");
+    overview.sort();
+    overview.dedup();
+    assert_eq!(overview, demos);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use moebius_tree::{assert_none, paths, root};
 const MAPS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// Folders with pages of the book.
-const PAGES: [&str; 2] = ["docs", "docs/deploy"];
+const PAGES: [&str; 3] = ["docs", "docs/demos", "docs/deploy"];
 
 /// The paths of all documents that are checked: [`MAPS`] and the pages of the book.
 fn maps() -> Vec<String> {

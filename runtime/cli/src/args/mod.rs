@@ -122,7 +122,7 @@ Examples:
   moebius --device flex --json                 the same on plain Rust, as JSON
   moebius devices                              what can be used here, and why the rest cannot
   moebius doctor                               whether it works, and what to do about what doesn't
-  moebius demo moe_layer                       one of ten demos; `moebius demo` lists them
+  moebius demo moe_layer                       one of the demos; `moebius demo` lists them
   moebius verify my.safetensors --device cpu   check a device against another implementation
   moebius bench moe --hidden 1024 --gated      one benchmark
 
