@@ -44,7 +44,7 @@ const EDGES: &str = "
 /// Families of libraries (a crate and `name-*`), with the only crates that may use each.
 const LIBRARIES: &str = "
     burn: moebius benches cases cli conformance engine model tests wasm xla
-    cubecl: device shaders moebius benches conformance tests validate
+    cubecl: cli device shaders moebius benches conformance tests validate
     wgpu: device
     naga: tests validate
     tokio: cli serve xla

@@ -5,6 +5,8 @@
 pub(super) mod attention_rules;
 #[path = "../../examples/checkpoint.rs"]
 pub(super) mod checkpoint;
+#[path = "../../examples/custom_kernel.rs"]
+pub(super) mod custom_kernel;
 #[path = "../../examples/every_device.rs"]
 pub(super) mod every_device;
 #[path = "../../examples/expert_balance.rs"]

@@ -20,7 +20,7 @@ pub(crate) type Run = fn(&burn::tensor::Device) -> Result<(String, String, bool)
 pub(crate) type Demo = (&'static str, &'static str, Run);
 
 /// The demos: layers first, then models.
-pub(crate) const DEMOS: [Demo; 10] = [
+pub(crate) const DEMOS: [Demo; 11] = [
     (
         "moe_layer",
         "a fused mixture of experts computes what its definition says",
@@ -45,6 +45,11 @@ pub(crate) const DEMOS: [Demo; 10] = [
         "attention_rules",
         "rules of attention compute what masks of all pairs do",
         examples::attention_rules::run,
+    ),
+    (
+        "custom_kernel",
+        "a rule written in CubeCL joins the kernels of attention, with its gradient",
+        examples::custom_kernel::run,
     ),
     (
         "every_device",
