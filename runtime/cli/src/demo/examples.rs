@@ -1,6 +1,8 @@
 //! The programs in `examples/` as modules of the command.
 #![allow(dead_code, reason = "`main` of each is for `cargo run --example`")]
 
+#[path = "../../examples/amd.rs"]
+pub(super) mod amd;
 #[path = "../../examples/attention_rules.rs"]
 pub(super) mod attention_rules;
 #[path = "../../examples/checkpoint.rs"]
@@ -19,6 +21,8 @@ pub(super) mod fp8_linear;
 pub(super) mod generation;
 #[path = "../../examples/moe_layer.rs"]
 pub(super) mod moe_layer;
+#[path = "../../examples/nvidia.rs"]
+pub(super) mod nvidia;
 #[path = "../../examples/serving.rs"]
 pub(super) mod serving;
 #[path = "../../examples/training.rs"]

@@ -20,7 +20,7 @@ pub(crate) type Run = fn(&burn::tensor::Device) -> Result<(String, String, bool)
 pub(crate) type Demo = (&'static str, &'static str, Run);
 
 /// The demos: layers first, then models.
-pub(crate) const DEMOS: [Demo; 11] = [
+pub(crate) const DEMOS: [Demo; 13] = [
     (
         "moe_layer",
         "a fused mixture of experts computes what its definition says",
@@ -55,6 +55,16 @@ pub(crate) const DEMOS: [Demo; 11] = [
         "every_device",
         "every device of this machine gives the same numbers",
         examples::every_device::run,
+    ),
+    (
+        "nvidia",
+        "plans take the matrix instructions of NVIDIA's cards, and their CUDA C++ has them",
+        examples::nvidia::run,
+    ),
+    (
+        "amd",
+        "plans know AMD's wavefronts and matrix instructions, and their HIP C++ has them",
+        examples::amd::run,
     ),
     (
         "training",
