@@ -31,7 +31,7 @@ const EDGES: &str = "
     shipped:
     wasm: ops moebius cases device engine model shaders weights
     words: text weights
-    cli: moebius benches case-files cases device engine grammar host model ops profiles serve shaders shipped text weights
+    cli: moebius benches case-files cases device engine grammar host model ops profiles serve shaders shipped text weights xla
     conformance: moebius cases device ops shaders tests weights
     validate: device emulator ops shaders tests
     tests: ops moebius benches cases cli device emulator engine model pjrt profiles shaders text weights xla

@@ -25,5 +25,7 @@ pub(super) mod moe_layer;
 pub(super) mod nvidia;
 #[path = "../../examples/serving.rs"]
 pub(super) mod serving;
+#[path = "../../examples/tpu.rs"]
+pub(super) mod tpu;
 #[path = "../../examples/training.rs"]
 pub(super) mod training;

@@ -20,7 +20,7 @@ pub(crate) type Run = fn(&burn::tensor::Device) -> Result<(String, String, bool)
 pub(crate) type Demo = (&'static str, &'static str, Run);
 
 /// The demos: layers first, then models.
-pub(crate) const DEMOS: [Demo; 13] = [
+pub(crate) const DEMOS: [Demo; 14] = [
     (
         "moe_layer",
         "a fused mixture of experts computes what its definition says",
@@ -65,6 +65,11 @@ pub(crate) const DEMOS: [Demo; 13] = [
         "amd",
         "plans know AMD's wavefronts and matrix instructions, and their HIP C++ has them",
         examples::amd::run,
+    ),
+    (
+        "tpu",
+        "a layer is one program of XLA's own operations, as a TPU takes it",
+        examples::tpu::run,
     ),
     (
         "training",
