@@ -23,6 +23,8 @@ pub(super) mod generation;
 pub(super) mod moe_layer;
 #[path = "../../examples/nvidia.rs"]
 pub(super) mod nvidia;
+#[path = "../../examples/optimize.rs"]
+pub(super) mod optimize;
 #[path = "../../examples/serving.rs"]
 pub(super) mod serving;
 #[path = "../../examples/tpu.rs"]

@@ -20,7 +20,7 @@ pub(crate) type Run = fn(&burn::tensor::Device) -> Result<(String, String, bool)
 pub(crate) type Demo = (&'static str, &'static str, Run);
 
 /// The demos: layers first, then models.
-pub(crate) const DEMOS: [Demo; 14] = [
+pub(crate) const DEMOS: [Demo; 15] = [
     (
         "moe_layer",
         "a fused mixture of experts computes what its definition says",
@@ -85,6 +85,11 @@ pub(crate) const DEMOS: [Demo; 14] = [
         "checkpoint",
         "a checkpoint in FP8 is multiplied as it is on disk",
         examples::checkpoint::run,
+    ),
+    (
+        "optimize",
+        "changes are kept that make a model smaller within a budget",
+        examples::optimize::run,
     ),
     (
         "serving",
