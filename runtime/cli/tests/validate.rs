@@ -267,7 +267,7 @@ fn demos_and_benchmarks_are_certified() {
     let names: Vec<&Value> = demos.iter().map(|demo| &demo["demo"]).collect();
     let expected = found["subject"]["demos"].as_array().expect("a list");
     assert_eq!(names, expected.iter().collect::<Vec<_>>());
-    assert_eq!(names.len(), 14);
+    assert_eq!(names.len(), 15);
     let results = parts[1]["found"]["bench"]["results"].as_array();
     for result in results.expect("a list") {
         assert_eq!(result["verified"], true, "{result}");

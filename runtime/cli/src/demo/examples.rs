@@ -25,6 +25,8 @@ pub(super) mod moe_layer;
 pub(super) mod nvidia;
 #[path = "../../examples/optimize.rs"]
 pub(super) mod optimize;
+#[path = "../../examples/pipeline.rs"]
+pub(super) mod pipeline;
 #[path = "../../examples/serving.rs"]
 pub(super) mod serving;
 #[path = "../../examples/tpu.rs"]

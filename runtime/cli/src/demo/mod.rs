@@ -20,7 +20,7 @@ pub(crate) type Run = fn(&burn::tensor::Device) -> Result<(String, String, bool)
 pub(crate) type Demo = (&'static str, &'static str, Run);
 
 /// The demos: layers first, then models.
-pub(crate) const DEMOS: [Demo; 15] = [
+pub(crate) const DEMOS: [Demo; 16] = [
     (
         "moe_layer",
         "a fused mixture of experts computes what its definition says",
@@ -95,6 +95,11 @@ pub(crate) const DEMOS: [Demo; 15] = [
         "serving",
         "a server's answer depends on its seed, not on its company",
         examples::serving::run,
+    ),
+    (
+        "pipeline",
+        "a model is packed, verified, served, asked and counted",
+        examples::pipeline::run,
     ),
 ];
 
