@@ -285,6 +285,17 @@ fn weights_come_back_whole() {
     assert_close("y", &got, &exact(&want), rel_l2(Element::F32));
 }
 
+/// Each of several devices has what isn't divided, so that a model takes more of them than an estimate for one says.
+#[test]
+fn one_device_of_the_processor_tells_what_is_free_of_main_memory() {
+    let told = |device: &Device| moebius::memory(device).unwrap().free;
+    for device in [one(), one().autodiff()] {
+        let free = told(&device).unwrap();
+        assert!((1 << 20..1 << 50).contains(&free), "{free} bytes are free");
+    }
+    assert_eq!(told(&placed([2, 1])), None);
+}
+
 #[test]
 fn what_cannot_be_placed_is_named() {
     let device = placed([4, 1]);

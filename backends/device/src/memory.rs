@@ -121,7 +121,13 @@ fn status_bytes(status: &str, name: &str) -> Option<u64> {
 /// The size of main memory: the smallest limit of the process's control groups if one applies, else what is installed. `free` is what can be
 /// allocated without swapping.
 #[cfg(all(
-    any(feature = "wgpu", feature = "cpu", feature = "flex", test),
+    any(
+        feature = "wgpu",
+        feature = "cpu",
+        feature = "flex",
+        feature = "xla",
+        test
+    ),
     not(target_family = "wasm")
 ))]
 pub(crate) fn host_memory() -> Option<MemoryFigures> {

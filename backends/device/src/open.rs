@@ -260,6 +260,10 @@ fn xla(platform: crate::XlaPlatform, index: Option<u32>) -> Located {
         load_width_bits: 0,
         f16: true,
         bf16: true,
+        memory: match platform {
+            XlaPlatform::Cpu => crate::memory::host_memory(),
+            XlaPlatform::Tpu | XlaPlatform::Cuda => None,
+        },
         ..Capability::webgpu_default()
     };
     Located {

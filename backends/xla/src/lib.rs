@@ -24,6 +24,6 @@ pub use function::{Arguments, CompileError, CompiledFunction, Spec, download};
 pub use machine::{Machine, RunError, run, upload};
 pub use open::{
     OpenError, Placed, StepError, activity, client, configure, mark_step, mesh_of, open, place,
-    programs,
+    platform_of, programs,
 };
 pub use record::{RecordError, dtype, element, record};

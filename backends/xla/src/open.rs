@@ -44,6 +44,9 @@ struct Opened {
 /// The open platforms. They stay open until the process ends, as their plugins do.
 static OPENED: Mutex<BTreeMap<Platform, Opened>> = Mutex::new(BTreeMap::new());
 
+/// The devices that [`open`] has returned, each once, with their platforms.
+static RETURNED: Mutex<Vec<(Device, Platform)>> = Mutex::new(Vec::new());
+
 /// Opens device `index` of a platform for Burn: for ordinary tensors and modules, with gradients after
 /// [`Device::autodiff`]. Operations are recorded, and run as one program when a result is read ([`crate::eager`]).
 /// Opening it again gives the same device.
@@ -57,9 +60,21 @@ static OPENED: Mutex<BTreeMap<Platform, Opened>> = Mutex::new(BTreeMap::new());
 pub fn open(platform: Platform, index: usize) -> Result<Device, OpenError> {
     recorder(platform, index)?;
     let opened = opened(platform)?;
-    Ok(Device::remote_options(&opened.host)
+    let device = Device::remote_options(&opened.host)
         .device_index(index)
-        .init()?)
+        .init()?;
+    let mut returned = RETURNED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !returned.iter().any(|(known, _)| *known == device) {
+        returned.push((device.clone(), platform));
+    }
+    Ok(device)
+}
+
+/// The platform of a device that [`open`] has returned, with gradients or without; `None` for every other device.
+pub fn platform_of(device: &Device) -> Option<Platform> {
+    let returned = RETURNED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = returned.iter().find(|(known, _)| known == device);
+    known.map(|(_, platform)| *platform)
 }
 
 /// The client of a platform, shared with its tensors.

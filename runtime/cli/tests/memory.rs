@@ -51,6 +51,24 @@ impl Drop for Group {
     }
 }
 
+/// Names of the devices of this build and machine that compute in main memory. Where it is the address space that is limited, that is Flex alone:
+/// compilers and drivers of the others take more addresses than memory.
+fn devices(group: Option<&Group>) -> Vec<String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
+    let output = command.args(["devices", "--json"]).output();
+    let output = output.expect("the program starts");
+    let survey: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let all = survey["devices"].as_array().expect("a list");
+    let usable = all.iter().filter(|entry| {
+        let in_main_memory = entry["capability"]["kind"] == "cpu";
+        entry["available"] == true && in_main_memory
+    });
+    let names = usable.map(|entry| entry["device"].as_str().expect("a name").to_owned());
+    names
+        .filter(|name| group.is_some() || name == "flex")
+        .collect()
+}
+
 /// The command in the group, or with a limit of its address space; its arguments are to be added.
 fn limited(group: Option<&Group>) -> Command {
     let program = env!("CARGO_BIN_EXE_moebius");
@@ -109,41 +127,51 @@ fn widen(folder: &Path) {
 }
 
 /// Checks that a command ended with exit 2, not by a signal, and that it knew of the limit: it says how many bytes it has for what.
-fn assert_out_of_room(output: &Output, what: &str) {
+fn assert_out_of_room(output: &Output, what: &str, limit: u64) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     let rest = said.split_once(&format!("{what}: expected at most the "));
     let (_, rest) = rest.expect(&said);
     let free = rest.split(' ').next().and_then(|free| free.parse().ok());
-    assert!(free.is_some_and(|free: u64| free <= ADDRESSES), "{said}");
+    assert!(free.is_some_and(|free: u64| free <= limit), "{said}");
 }
 
-/// A program that is told of 1 GiB refuses to load or to train what needs more, and runs what needs less.
+/// A program that is told of 1 GiB refuses to load or to train what needs more, on every device in main memory, and runs what needs less.
 #[test]
 fn a_model_that_needs_more_than_there_is_ends_with_an_error() {
     let group = Group::new();
-    let run = |arguments: &[&str], folder: &Path| {
+    let devices = devices(group.as_ref());
+    let (limit, bytes) = match &group {
+        Some(Group(folder)) => (format!("the control group {}", folder.display()), ROOM),
+        None => ("the address space, for want of a group".into(), ADDRESSES),
+    };
+    println!("{bytes} bytes by {limit}, on {devices:?}");
+    assert!(devices.iter().any(|name| name == "flex"), "{devices:?}");
+    let run = |arguments: &[&str], device: &str, folder: &Path| {
         let mut command = limited(group.as_ref());
         command
             .args(arguments)
-            .args(["--device", "flex", "--model"]);
+            .args(["--device", device, "--model"]);
         command.arg(folder).output().expect("the program starts")
     };
     let folder = model();
     let generate = ["generate", "--prompt", "w3", "--max-tokens", "2"];
-    let answered = run(&generate, folder.path());
+    let answered = run(&generate, "flex", folder.path());
     let said = String::from_utf8_lossy(&answered.stderr);
     assert_eq!(answered.status.code(), Some(0), "{said}");
 
     widen(folder.path());
-    let refused = run(&generate, folder.path());
-    assert_out_of_room(&refused, "memory for weights and cache");
-    // The hole is larger than the limit, so that it was the limit which the program knew.
     let [text, out] =
         ["text.txt", "out"].map(|name| folder.path().join(name).display().to_string());
     fs::write(&text, "w1 w2 w3 ".repeat(400)).expect("written");
     let train = ["train", "--text", &text, "--out", &out, "--held-out", "0"];
-    let refused = run(&train, folder.path());
-    assert_out_of_room(&refused, "memory of a training step");
-    assert!(!Path::new(&out).exists());
+    for device in &devices {
+        println!("{device}");
+        // The hole is larger than the limit, so that it was the limit which the program knew.
+        let refused = run(&generate, device, folder.path());
+        assert_out_of_room(&refused, "memory for weights and cache", bytes);
+        let refused = run(&train, device, folder.path());
+        assert_out_of_room(&refused, "memory of a training step", bytes);
+        assert!(!Path::new(&out).exists());
+    }
 }

@@ -292,14 +292,16 @@ fn pools(device: &burn::tensor::Device) -> Option<MemoryUse> {
 }
 
 /// Returns the bytes that can still be allocated on a device, as its driver tells now. On a processor that is main memory: what is free or
-/// can be swapped out, and at most what is left of the process's address space where that has a limit. `None` where nothing tells: in a
-/// browser, on GPUs behind wgpu, and through XLA.
+/// can be swapped out, and at most what the process's control groups and a limit of its address space leave. `None` where nothing tells: in a
+/// browser, on GPUs behind wgpu, and through XLA, but for the processor (`xla:cpu`) as one device.
 pub fn memory_free(device: &burn::tensor::Device) -> Option<u64> {
     match device.clone().inner().as_dispatch() {
         #[cfg(feature = "cube")]
         DispatchDevice::Cube(cube) => moebius_device::memory_free(cube),
         #[cfg(feature = "flex")]
         DispatchDevice::Flex(_) => moebius_device::host_memory_free(),
+        #[cfg(feature = "xla")]
+        DispatchDevice::Remote(_) => crate::xla::memory_free(device),
         #[allow(
             unreachable_patterns,
             reason = "without the features of other backends there are none"

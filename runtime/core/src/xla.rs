@@ -34,6 +34,15 @@ pub(crate) fn places_of_experts(device: &burn::tensor::Device) -> Option<usize> 
     Some(mesh.places(Axis::Experts))
 }
 
+/// Bytes that can still be allocated on a device: of main memory for one device of the processor's plugin, which keeps its buffers there. `None` for
+/// several devices, each of which has whatever isn't divided, and for other plugins, whose memory isn't asked.
+pub(crate) fn memory_free(device: &burn::tensor::Device) -> Option<u64> {
+    match moebius_xla::platform_of(device)? {
+        Platform::Cpu => moebius_device::host_memory_free(),
+        Platform::Tpu | Platform::Cuda => None,
+    }
+}
+
 /// Finds a platform's first device, if a plugin is installed and the PCI bus shows its hardware, or what is missing. Loads nothing.
 pub(crate) fn find(platform: XlaPlatform) -> Found {
     let environment = Environment::from_process();

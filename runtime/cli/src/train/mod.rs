@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anstyle::Style;
 use moebius::fp8::training::{Fp8Scaling, MomentStore};
-use moebius_device::{Device, Work};
+use moebius_device::{Device, Work, probe};
 use moebius_model::decoder::ModelSpec;
 use moebius_model::{
     AdapterConfig, Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Report, Savings, Subject, Text,
@@ -209,8 +209,8 @@ fn check_memory(
     if args.memory_margin == 0 {
         return Ok(());
     }
-    // On a processor, main memory is the device's.
-    let has_own = !matches!(name, Device::Flex | Device::Cpu);
+    // On a processor, behind whatever runtime, main memory is the device's.
+    let has_own = !probe(&name).is_ok_and(|capability| capability.is_cpu());
     let place = args.offload_optimizer.as_deref();
     let savings = Savings {
         recomputes: args.checkpoint_activations,
