@@ -19,7 +19,7 @@ use crate::named::{by_name, kind};
 use crate::properties::vendor_of_card;
 #[cfg(feature = "vulkan")]
 use crate::vulkan::{self, Language};
-use crate::{Capability, Device, OpenError, Runtime, Vendor};
+use crate::{Capability, Device, MemoryFigures, OpenError, Runtime, Vendor};
 
 /// One adapter, with CubeCL's name for it.
 struct Listed {
@@ -113,13 +113,53 @@ fn in_spirv(_: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
     Err("this build lacks the feature `vulkan`".into())
 }
 
+/// The graphics APIs of `wgpu`, in the order in which CubeCL looks for an adapter.
+const APIS: &[Backend] = if cfg!(target_os = "macos") {
+    &[Backend::Metal]
+} else {
+    &[Backend::Vulkan, Backend::Dx12, Backend::Gl]
+};
+
+/// Bytes that this process can still allocate of the memory of the adapter with CubeCL's name `kind`, as its driver tells now; `None` where it
+/// doesn't ([`budget`]).
+pub(crate) fn free(kind: &WgpuDeviceKind) -> Option<u64> {
+    let found = quietly(|| {
+        let mut adapters = by_name(settle(APIS)).into_iter();
+        let (_, adapter) = adapters.find(|(name, _)| name.as_ref() == Some(kind))?;
+        budget(&adapter)?.free
+    });
+    found.ok().flatten()
+}
+
+/// The memory of a GPU, and what is free of it, as a driver of Vulkan with `VK_EXT_memory_budget` tells.
+#[cfg(any(
+    windows,
+    target_os = "linux",
+    target_os = "android",
+    target_os = "freebsd"
+))]
+fn budget(adapter: &wgpu::Adapter) -> Option<MemoryFigures> {
+    crate::budget::of(adapter)
+}
+
+/// The memory of a GPU; `None`, since wgpu reaches it through another graphics API than Vulkan.
+#[cfg(not(any(
+    windows,
+    target_os = "linux",
+    target_os = "android",
+    target_os = "freebsd"
+)))]
+fn budget(_: &wgpu::Adapter) -> Option<MemoryFigures> {
+    None
+}
+
 /// The adapters of `device`'s graphics API, best kind first: at least one, or an error with the reason.
 fn adapters(device: Device) -> Result<Vec<Listed>, OpenError> {
     let (apis, library): (&[Backend], _) = match device {
         Device::Vulkan(_) => (&[Backend::Vulkan], "a Vulkan driver"),
-        _ if cfg!(target_os = "macos") => (&[Backend::Metal], "a Metal driver"),
+        _ if cfg!(target_os = "macos") => (APIS, "a Metal driver"),
         _ => (
-            &[Backend::Vulkan, Backend::Dx12, Backend::Gl],
+            APIS,
             "a Vulkan driver (mesa-vulkan-drivers has a software one)",
         ),
     };
@@ -234,6 +274,8 @@ fn capability(adapter: &wgpu::Adapter, spirv: bool) -> Capability {
         // A software adapter uses main memory; the driver's figure for its heap is made up.
         capability.memory = host_memory();
         capability.loop_rounds = crate::rounds::of(adapter, &capability.name);
+    } else {
+        capability.memory = budget(adapter).or(capability.memory);
     }
     capability
 }

@@ -40,6 +40,28 @@ fn a_started_adapter_reports_what_was_read_before() {
     }
 }
 
+/// What is free of a software adapter's made-up heap is asked for here alone, since no GPU needs to be there.
+#[test]
+#[cfg(target_os = "linux")]
+fn drivers_of_vulkan_tell_what_is_free_or_lack_the_extension() {
+    let found = quietly(|| {
+        let told = |adapter: wgpu::Adapter| (adapter.get_info(), budget(&adapter));
+        let adapters = enumerate(Backend::Vulkan).into_iter();
+        adapters.map(told).collect::<Vec<_>>()
+    });
+    let mut machine = sysinfo::System::new();
+    machine.refresh_memory();
+    for (info, told) in found.unwrap() {
+        let memory = told.unwrap();
+        let software = info.device_type == DeviceType::Cpu;
+        match memory.free {
+            Some(free) if software => assert!(free < machine.total_memory(), "{memory:?}"),
+            Some(free) => assert!((1..=memory.total).contains(&free), "{memory:?}"),
+            None => println!("{} lacks VK_EXT_memory_budget", info.name),
+        }
+    }
+}
+
 #[test]
 fn no_index_is_the_first_and_shares_its_client() {
     let Ok(best) = crate::open(&Device::Wgpu(None)) else {

@@ -21,6 +21,17 @@
 mod adapter;
 #[cfg(feature = "wgpu")]
 pub mod browser;
+// Where wgpu has Vulkan.
+#[cfg(all(
+    feature = "wgpu",
+    any(
+        windows,
+        target_os = "linux",
+        target_os = "android",
+        target_os = "freebsd"
+    )
+))]
+mod budget;
 mod capability;
 mod choose;
 #[cfg(target_os = "linux")]

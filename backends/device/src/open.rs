@@ -220,13 +220,16 @@ fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
 }
 
 /// Bytes that can still be allocated on a device, as its driver tells now; [`host_memory_free`] for devices that compute on
-/// the processor. `None` where nothing tells, such as for GPUs behind wgpu.
+/// the processor. A GPU behind wgpu tells where its driver is one of Vulkan with `VK_EXT_memory_budget`. `None` where nothing
+/// tells, such as in browsers.
 pub fn memory_free(device: &cubecl::Device) -> Option<u64> {
     match device {
         cubecl::Device::Cpu(_) => host_memory_free(),
         cubecl::Device::Wgpu(wgpu) if matches!(wgpu.kind, WgpuDeviceKind::Cpu) => {
             host_memory_free()
         }
+        #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
+        cubecl::Device::Wgpu(wgpu) => crate::adapter::free(&wgpu.kind),
         #[cfg(feature = "cuda")]
         cubecl::Device::Cuda(cuda) => crate::cuda::free(cuda.index),
         #[cfg(feature = "rocm")]

@@ -2,7 +2,7 @@
 
 use anstyle::Style;
 use moebius::discover;
-use moebius_device::{Capability, Choice, Device, Found, OpenError, choose};
+use moebius_device::{Capability, Choice, Device, Found, OpenError, Runtime, choose};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -151,6 +151,10 @@ pub(crate) fn memory(capability: &Capability) -> String {
     };
     match figures.free {
         Some(free) => format!("{} of {} free", bytes(free), bytes(figures.total)),
+        None if matches!(capability.runtime, Runtime::Wgpu | Runtime::Vulkan) => {
+            let total = bytes(figures.total);
+            format!("{total}, free unknown without VK_EXT_memory_budget")
+        }
         None => bytes(figures.total),
     }
 }
@@ -211,7 +215,27 @@ pub(crate) fn bytes(n: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::bytes;
+    use moebius_device::{Capability, MemoryFigures};
+
+    use super::{bytes, memory};
+
+    #[test]
+    fn a_driver_that_does_not_tell_what_is_free_is_named_by_what_it_lacks() {
+        let told = |free| {
+            let figures = MemoryFigures {
+                total: 8 << 30,
+                free,
+            };
+            memory(&Capability {
+                memory: Some(figures),
+                ..Capability::webgpu_default()
+            })
+        };
+        assert_eq!(told(Some(1 << 30)), "1.0 GiB of 8.0 GiB free");
+        let unknown = "8.0 GiB, free unknown without VK_EXT_memory_budget";
+        assert_eq!(told(None), unknown);
+        assert_eq!(memory(&Capability::webgpu_default()), "-");
+    }
 
     #[test]
     fn bytes_are_shown_in_the_largest_unit_below_them() {

@@ -292,8 +292,9 @@ fn pools(device: &burn::tensor::Device) -> Option<MemoryUse> {
 }
 
 /// Returns the bytes that can still be allocated on a device, as its driver tells now. On a processor that is main memory: what is free or
-/// can be swapped out, and at most what the process's control groups and a limit of its address space leave. `None` where nothing tells: in a
-/// browser, on GPUs behind wgpu, and through XLA, but for the processor (`xla:cpu`) as one device.
+/// can be swapped out, and at most what the process's control groups and a limit of its address space leave. A GPU behind wgpu tells
+/// what is left of the budget that its driver gives the process, where that is one of Vulkan with `VK_EXT_memory_budget`. `None` where nothing
+/// tells: in a browser, on GPUs with another driver, and through XLA, but for the processor (`xla:cpu`) as one device.
 pub fn memory_free(device: &burn::tensor::Device) -> Option<u64> {
     match device.clone().inner().as_dispatch() {
         #[cfg(feature = "cube")]
