@@ -23,7 +23,7 @@ pub mod training_step;
 #[cfg(feature = "xla")]
 pub mod xla_call;
 
-pub use ceiling::{Bound, CacheSize, Ceilings, Floor, MemoryRead, Reached};
+pub use ceiling::{Bound, CacheSize, Ceilings, Floor, MemoryRead, Reached, peak_gflops};
 pub use peer::{BenchPeer, Peer, PeerError};
 pub use place::{Checked, HeldError, Measurement, Ran, instructions};
 

@@ -131,6 +131,16 @@ impl Ceilings {
     }
 }
 
+/// GFLOP/s that a device reaches now, as [`Ceilings::peak_gflops`] has them in a benchmark; takes some seconds at most.
+///
+/// # Errors
+/// [`BenchError::Refused`] for a device that can't be opened, and [`BenchError::Device`] when it fails.
+pub fn peak_gflops(device: &moebius::Device) -> Result<f64, BenchError> {
+    let opened = moebius_device::open(device).map_err(moebius::Error::from)?;
+    let (rate, _) = peak(&opened, &moebius::open(&opened.device)?)?;
+    Ok(rate / 1e9)
+}
+
 /// FLOP/s of the work that sets the peak, and the name of that work.
 fn peak(opened: &Opened, device: &Device) -> Result<(f64, &'static str), BenchError> {
     const MULTIPLY_ADDS: &str = "f32 multiply-adds";

@@ -8,6 +8,7 @@ use crate::bundled;
 use crate::error::CliError;
 use crate::report::Report;
 use crate::screen::Screen;
+use crate::trace;
 use crate::trust::{Trust, Verdict};
 
 /// Calls [`resolve_for`] for unspecified work.
@@ -40,6 +41,9 @@ fn resolve_for(work: Work, requested: Device, screen: &Screen) -> Result<Device,
     };
     for line in trust.said() {
         screen.note(&line);
+    }
+    if let Ok(device) = resolved {
+        trace::keep_device(device);
     }
     resolved
 }

@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
+use moebius_benches::BenchError;
+use moebius_device::Device;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
@@ -38,6 +40,25 @@ pub(crate) fn keep_peak(gflops: Option<f64>) {
         // A command that measures several times shows the first.
         let _ = PEAK.set(gflops);
     }
+}
+
+/// The device that the command chose; the first, where it chooses several.
+static DEVICE: OnceLock<Device> = OnceLock::new();
+
+/// Keeps the device on which the command computes, for the table.
+pub(crate) fn keep_device(device: Device) {
+    let _ = DEVICE.set(device);
+}
+
+/// The peak of the device in GFLOP/s: that of a benchmark, or what is measured now, after the command's work. `None` for a command without a device
+/// of its own, such as several as one, and for a device that fails meanwhile, which a note says.
+fn peak(screen: &Screen) -> Option<f64> {
+    if let Some(gflops) = PEAK.get() {
+        return Some(*gflops);
+    }
+    let measured = moebius_benches::peak_gflops(DEVICE.get()?);
+    let say = |error: &BenchError| screen.note(&format!("the peak of the device: {error}"));
+    measured.inspect_err(say).ok()
 }
 
 /// A trace under way.
@@ -116,11 +137,15 @@ impl Trace {
     ) -> Result<Outcome, CliError> {
         let operations = self.complete();
         let outcome = outcome?;
-        self.show(&operations?, screen)?;
+        let (mut operations, peak) = (operations?, peak(screen));
+        for row in &mut operations {
+            row.peak_share = row.gflops.zip(peak).map(|(rate, peak)| rate / peak);
+        }
+        self.show(&operations, peak, screen)?;
         Ok(outcome)
     }
 
-    /// Ends the list of events; returns the operations, those that took longest first.
+    /// Ends the list of events; returns the operations, those that took longest first, without shares of a peak.
     fn complete(&self) -> Result<Vec<Row>, CliError> {
         let mut state = self.state();
         state.waiting += "\n]\n";
@@ -134,7 +159,7 @@ impl Trace {
         Ok(rows)
     }
 
-    fn show(&self, rows: &[Row], screen: &mut Screen) -> Result<(), CliError> {
+    fn show(&self, rows: &[Row], peak: Option<f64>, screen: &mut Screen) -> Result<(), CliError> {
         screen.heading(&format!(
             "Operations, each waited for · trace in {}",
             self.0.path
@@ -158,7 +183,7 @@ impl Trace {
         table.print(screen)?;
         screen.object(&json!({
             "trace": self.0.path,
-            "peak_gflops": PEAK.get(),
+            "peak_gflops": peak,
             "operations": rows,
         }))
     }
@@ -183,14 +208,13 @@ impl Row {
     fn new(name: &str, total: &Total) -> Self {
         let seconds = total.time.as_secs_f64();
         let rate = |sum: u64| (sum > 0 && seconds > 0.0).then(|| sum as f64 / seconds / 1e9);
-        let gflops = rate(total.flops);
         Self {
             operation: name.to_owned(),
             calls: total.calls,
             seconds,
-            gflops,
+            gflops: rate(total.flops),
             gb_per_s: rate(total.bytes),
-            peak_share: gflops.zip(PEAK.get()).map(|(rate, peak)| rate / peak),
+            peak_share: None,
         }
     }
 }

@@ -113,6 +113,18 @@ fn described(name: &str, tokens: usize) -> Option<Operation> {
     }
 }
 
+/// Checks that a table has the peak of the device, and the share of the experts in it.
+fn assert_share_of_peak(table: &Value) {
+    let peak = table["peak_gflops"].as_f64().expect("a peak");
+    assert!(peak > 0.0, "{table}");
+    let rows = table["operations"].as_array().expect("a table");
+    let experts = rows.iter().find(|row| row["operation"] == "experts");
+    let experts = experts.expect("the experts");
+    let figure = |name: &str| experts[name].as_f64().expect("a figure");
+    let share = figure("gflops") / peak;
+    assert!((figure("peak_share") - share).abs() < 1e-9, "{experts}");
+}
+
 #[test]
 fn an_answer_has_its_layers_and_their_operations() {
     let (folder, place) = (model(), tempfile::tempdir().expect("a folder"));
@@ -165,9 +177,9 @@ fn an_answer_has_its_layers_and_their_operations() {
         unreachable!("expected two objects, got {said:?}");
     };
     assert_eq!(answer["ids"].as_array().map(Vec::len), Some(6));
-    assert_eq!(table["peak_gflops"], Value::Null);
     let rows = table["operations"].as_array().expect("a table");
     assert!(rows.len() > 3);
+    assert_share_of_peak(table);
     for row in rows {
         let calls = operations.iter().filter(|of| of.name() == row["operation"]);
         let calls: Vec<f64> = calls.map(|of| of.seconds()).collect();
@@ -205,6 +217,8 @@ fn a_training_has_its_stages() {
         }
     }
     assert!(!of(&spans, "wait").is_empty());
+    let said = objects(&output);
+    assert_share_of_peak(said.last().expect("a table"));
 }
 
 #[test]
@@ -218,13 +232,7 @@ fn a_benchmark_tells_the_share_of_its_peak() {
         unreachable!("expected two objects, got {said:?}");
     };
     assert_eq!(table["peak_gflops"], report["peak_gflops"]);
-    let peak = table["peak_gflops"].as_f64().expect("a peak");
-    let rows = table["operations"].as_array().expect("a table");
-    let experts = rows.iter().find(|row| row["operation"] == "experts");
-    let experts = experts.expect("the experts");
-    let figure = |name: &str| experts[name].as_f64().expect("a figure");
-    let share = figure("gflops") / peak;
-    assert!((figure("peak_share") - share).abs() < 1e-9, "{experts}");
+    assert_share_of_peak(table);
 }
 
 #[test]
