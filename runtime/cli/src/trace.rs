@@ -17,7 +17,7 @@ use moebius_device::Device;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id};
+use tracing::span::{Attributes, Id, Record};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::Registry;
@@ -85,6 +85,7 @@ struct State {
 #[derive(Default)]
 struct Total {
     calls: u64,
+    launches: u64,
     time: Duration,
     /// 0 where the descriptions don't tell.
     flops: u64,
@@ -164,8 +165,8 @@ impl Trace {
             "Operations, each waited for · trace in {}",
             self.0.path
         ))?;
-        let headings = "operation | calls | ms | GFLOP/s | GB/s | of peak";
-        let mut table = Table::new(headings).right(&[1, 2, 3, 4]);
+        let headings = "operation | calls | launches | ms | GFLOP/s | GB/s | of peak";
+        let mut table = Table::new(headings).right(&[1, 2, 3, 4, 5]);
         let number = |rate: Option<f64>| rate.map_or("–".to_owned(), |rate| format!("{rate:.1}"));
         for row in rows {
             let percent = |share: f64| format!("{:.0} %", 100.0 * share);
@@ -173,6 +174,8 @@ impl Trace {
             let cells = [
                 row.operation.clone(),
                 row.calls.to_string(),
+                row.launches
+                    .map_or("–".to_owned(), |count| count.to_string()),
                 format!("{:.1}", 1e3 * row.seconds),
                 number(row.gflops),
                 number(row.gb_per_s),
@@ -198,6 +201,8 @@ impl Trace {
 struct Row {
     operation: String,
     calls: u64,
+    /// Kernels that the calls launched; `None` on devices that CubeCL doesn't drive.
+    launches: Option<u64>,
     seconds: f64,
     gflops: Option<f64>,
     gb_per_s: Option<f64>,
@@ -211,6 +216,7 @@ impl Row {
         Self {
             operation: name.to_owned(),
             calls: total.calls,
+            launches: (total.launches > 0).then_some(total.launches),
             seconds,
             gflops: rate(total.flops),
             gb_per_s: rate(total.bytes),
@@ -226,6 +232,7 @@ impl State {
         let total = self.operations.entry(open.name.clone()).or_default();
         total.calls += 1;
         total.time += time;
+        total.launches += cost("launches");
         total.flops += cost("flops");
         total.bytes += cost("bytes");
     }
@@ -257,6 +264,15 @@ impl Layer<Registry> for Trace {
         };
         attributes.record(&mut open);
         span.extensions_mut().insert(open);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, Registry>) {
+        let Some(span) = context.span(id) else {
+            return;
+        };
+        if let Some(open) = span.extensions_mut().get_mut::<Open>() {
+            values.record(open);
+        }
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, Registry>) {

@@ -8,8 +8,15 @@ fn step(trace: &Trace) {
     tracing::subscriber::with_default(listening, || {
         let _step = trace_span!("step", number = 7_u64).entered();
         let sizes = "x 2×3 -> y 2";
-        let operation = trace_span!("operation", name = "experts", %sizes, flops = Some(12_u64));
+        let operation = trace_span!(
+            "operation",
+            name = "experts",
+            %sizes,
+            flops = Some(12_u64),
+            launches = tracing::field::Empty,
+        );
         operation.in_scope(|| ());
+        operation.record("launches", 3_u64);
     });
 }
 
@@ -25,7 +32,7 @@ fn an_unfinished_file_lacks_its_last_bracket_alone() {
     let unfinished = events(&format!("{}]", read()));
     let names: Vec<&Value> = unfinished.iter().map(|event| &event["name"]).collect();
     assert_eq!(names, ["process_name", "experts", "step"]);
-    let args = json!({ "sizes": "x 2×3 -> y 2", "flops": 12 });
+    let args = json!({ "sizes": "x 2×3 -> y 2", "flops": 12, "launches": 3 });
     assert_eq!(unfinished[1]["args"], args);
     assert_eq!(unfinished[1]["cat"], "operation");
     assert_eq!(unfinished[2]["args"], json!({ "number": 7 }));
@@ -33,7 +40,7 @@ fn an_unfinished_file_lacks_its_last_bracket_alone() {
     let rows = trace.complete().unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].operation.as_str(), rows[0].calls), ("experts", 1));
-    assert_eq!(rows[0].gb_per_s, None);
+    assert_eq!((rows[0].launches, rows[0].gb_per_s), (Some(3), None));
     assert_eq!(events(&read()), unfinished);
 }
 

@@ -25,8 +25,13 @@ const WIDTHS: [usize; 2] = [48, 80];
 
 /// Runs a command on Flex with a trace in `file`.
 fn traced(args: &[&str], file: &Path) -> Output {
+    traced_on("flex", args, file)
+}
+
+/// Runs a command on a device with a trace in `file`.
+fn traced_on(device: &str, args: &[&str], file: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
-    command.args(args).args(["--device", "flex", "--json"]);
+    command.args(args).args(["--device", device, "--json"]);
     command.arg("--trace").arg(file);
     command.output().expect("the binary starts")
 }
@@ -184,9 +189,40 @@ fn an_answer_has_its_layers_and_their_operations() {
         let calls = operations.iter().filter(|of| of.name() == row["operation"]);
         let calls: Vec<f64> = calls.map(|of| of.seconds()).collect();
         assert_eq!(row["calls"], calls.len(), "{row}");
+        assert_eq!(row["launches"], Value::Null, "{row}");
         let seconds = row["seconds"].as_f64().expect("seconds");
         assert!((seconds - calls.iter().sum::<f64>()).abs() < 1e-6, "{row}");
     }
+}
+
+#[test]
+#[cfg(feature = "cpu")]
+fn operations_tell_their_launches_where_kernels_run() {
+    let (folder, place) = (model(), tempfile::tempdir().expect("a folder"));
+    let file = place.path().join("trace.json");
+    let from = folder.path().to_str().expect("a path");
+    let prompt = ["--prompt", "w3 w14 w15", "--max-tokens", "2"];
+    let args = [&["generate", "--model", from][..], &prompt].concat();
+    let output = traced_on("cpu", &args, &file);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let spans = spans(&file);
+    let operations = of(&spans, "operation");
+    let said = objects(&output);
+    let table = said.last().expect("a table");
+    let rows = table["operations"].as_array().expect("a table");
+    for row in rows {
+        let calls = operations.iter().filter(|of| of.name() == row["operation"]);
+        let launches: Vec<u64> = calls.filter_map(|of| of.argument("launches")).collect();
+        assert_eq!(row["calls"], launches.len(), "{row}");
+        assert_eq!(row["launches"], launches.iter().sum::<u64>(), "{row}");
+        assert!(launches.iter().all(|count| *count > 0), "{row}");
+    }
+    let of = |name: &str| rows.iter().find(|row| row["operation"] == name);
+    let [router, experts] = ["router logits", "experts"].map(|name| of(name).expect("a row"));
+    assert_eq!(router["launches"], router["calls"]);
+    // The two products and the combination.
+    let count = |field: &str| experts[field].as_u64().expect("a count");
+    assert!(count("launches") >= 3 * count("calls"), "{experts}");
 }
 
 #[test]

@@ -1,12 +1,35 @@
-//! A hook that tells tests which kernels are launched.
+//! How many kernels a thread launches, and a hook that tells tests which they are.
 //!
 //! A launch has the name of the entry of `kernels()` that compiles to the same code up to tile shapes and vector widths. On a CPU
 //! runtime the name may stand for a variant that was written for processors.
 
+use std::cell::Cell;
+
 #[cfg(feature = "emit")]
 pub use listener::listen;
 #[cfg(feature = "emit")]
-pub(crate) use listener::{note, record};
+pub(crate) use listener::record;
+
+thread_local! {
+    /// The number of kernels of this crate that the thread has launched.
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Runs `launch`; returns the number of kernels of this crate that it launches on this thread.
+pub fn counted(launch: impl FnOnce()) -> u64 {
+    let before = COUNT.get();
+    launch();
+    COUNT.get().wrapping_sub(before)
+}
+
+/// Counts the launch that follows, and has the listener of tests hear of it.
+pub(crate) fn note<N: Into<String>>(name: impl FnOnce() -> N) {
+    COUNT.set(COUNT.get().wrapping_add(1));
+    #[cfg(feature = "emit")]
+    listener::note(name);
+    #[cfg(not(feature = "emit"))]
+    let _ = name;
+}
 
 #[cfg(feature = "emit")]
 mod listener {
@@ -35,7 +58,7 @@ mod listener {
     }
 
     /// Passes a kernel's name to this thread's record, or else to the listener if there is one.
-    pub(crate) fn note<N: Into<String>>(name: impl FnOnce() -> N) {
+    pub(super) fn note<N: Into<String>>(name: impl FnOnce() -> N) {
         let recorded = RECORD.with_borrow(Option::is_some);
         if recorded {
             let name = name().into();
@@ -45,10 +68,6 @@ mod listener {
         }
     }
 }
-
-/// Does nothing: this build has no listener.
-#[cfg(not(feature = "emit"))]
-pub(crate) fn note<N: Into<String>>(_name: impl FnOnce() -> N) {}
 
 /// `suffix` if `present`, else an empty string, for names of kernels.
 pub(crate) fn suffix(present: bool, suffix: &'static str) -> &'static str {

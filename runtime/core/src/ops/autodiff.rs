@@ -187,6 +187,7 @@ impl<B: Operations> Saved<B> {
             planned,
             recorded: None,
             clock: None,
+            launches: None,
             beside: call.beside,
             rule: call.rule,
         });

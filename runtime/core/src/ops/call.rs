@@ -16,6 +16,8 @@ use cubecl::server::Handle;
 use moebius_ops::{Operation, Scalar, Signature, TensorInfo};
 use moebius_shaders::{AnyRule, Family, Kernels, Lookup, PlanError, Tiles, Unsupported};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::trace_span;
 
@@ -53,8 +55,8 @@ pub(crate) struct Planned {
 
 /// A call without its tensors.
 #[cfg_attr(
-    not(all(feature = "autodiff", feature = "flex")),
-    allow(dead_code, reason = "nothing records or is timed")
+    not(all(feature = "autodiff", feature = "flex", feature = "cube")),
+    allow(dead_code, reason = "nothing records, is timed or launches")
 )]
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
@@ -70,12 +72,14 @@ pub(crate) struct Call {
     pub(crate) rule: Option<Arc<dyn AnyRule>>,
     /// A clock that records the time after every stage; each stage then waits for the device.
     pub(crate) clock: Option<StageClock>,
+    /// The number of kernels that the call has launched, for a listener.
+    pub(crate) launches: Option<Arc<AtomicU64>>,
 }
 
 impl Call {
-    /// Runs the call; every operation on every device begins here. Where somebody listens, it is a span with the operation's costs, for
-    /// which this waits for the device before and after.
-    pub(super) fn run<B: Operations>(self: Box<Self>, operands: Tensors<B>) -> Tensors<B> {
+    /// Runs the call; every operation on every device begins here. Where somebody listens, it is a span with the operation's costs and, on
+    /// CubeCL's devices, its launches, for which this waits for the device before and after.
+    pub(super) fn run<B: Operations>(mut self: Box<Self>, operands: Tensors<B>) -> Tensors<B> {
         if LevelFilter::current() < LevelFilter::TRACE {
             return B::moebius_run(operands, self);
         }
@@ -87,13 +91,30 @@ impl Call {
             sizes = %operation.signature(),
             bytes = operation.bytes(),
             flops = operation.flops(),
+            launches = Empty,
         );
+        let launches = self.planned.is_some().then(Arc::<AtomicU64>::default);
+        self.launches = launches.clone();
         let device = operands.device();
         let wait = || {
             // A device error shows at the caller's next read; a span only needs the wait.
             let _ = B::sync(&device);
         };
-        waited(span, wait, || B::moebius_run(operands, self))
+        let results = waited(span.clone(), wait, || B::moebius_run(operands, self));
+        if let Some(launches) = launches {
+            // Burn's fusion may launch on another thread, for which the span has waited.
+            span.record("launches", launches.load(Ordering::Relaxed));
+        }
+        results
+    }
+
+    /// Runs `launch`, and counts the kernels that it launches for a listener.
+    #[cfg(feature = "cube")]
+    pub(super) fn counted(&self, launch: impl FnOnce()) {
+        let count = moebius_shaders::launched::counted(launch);
+        if let Some(launches) = &self.launches {
+            launches.fetch_add(count, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn operands(&self) -> impl Iterator<Item = &'static str> {
@@ -183,6 +204,7 @@ impl Request {
             planned,
             rule: None,
             clock: None,
+            launches: None,
         });
         let operands = Vec::new();
         Ok(Self { call, operands })

@@ -58,9 +58,8 @@ impl Operations for CubeBackend {
                 clock.mark(stage);
             }
         };
-        checked(&client, &outputs, || {
-            kernels.launch(&client, &call.signature, &buffers, &mut ended)
-        });
+        let launch = || kernels.launch(&client, &call.signature, &buffers, &mut ended);
+        checked(&client, &outputs, || call.counted(launch));
         if matches!(device, cubecl::Device::Cpu(_)) {
             // This keeps pace as `moebius::keep_pace` does. A failed launch has marked its results, so that the next read of them reports
             // the error.
