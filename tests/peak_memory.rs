@@ -4,17 +4,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use burn::tensor::Device;
+use burn::tensor::{DType, Device};
 use libtest_mimic::{Arguments, Failed, Trial};
+use moebius::attention::{CacheFormat, Pages};
 use moebius::fp8::training::MomentStore;
 use moebius::moe::{Activation, MoeConfig};
-use moebius_model::decoder::{CacheMemory, Drawn, FeedForwardSpec, Model, ModelSpec};
-use moebius_model::load::ModelFiles;
-use moebius_model::{DecoderConfig, Savings, TrainConfig, TrainMemory, Trainer};
+use moebius_model::decoder::{Cache, CacheMemory, Drawn, FeedForwardSpec, Model, ModelSpec};
+use moebius_model::families::describe_all;
+use moebius_model::load::{LoadOptions, ModelFiles};
+use moebius_model::{AdapterConfig, DecoderConfig, Savings, TrainConfig, TrainMemory, Trainer};
 use peak_alloc::PeakAlloc;
+use serde_json::Value;
 
 #[global_allocator]
 static ALLOCATED: PeakAlloc = PeakAlloc;
@@ -24,8 +28,40 @@ const ROLE: &str = "MOEBIUS_TEST_ROLE";
 
 const MODELS: [&str; 3] = ["bundled", "mixture", "dense"];
 
+/// Models of tiny families, made wider, with their cases: of latent attention, convolutions, a shared expert with a gate, and sinks.
+const FAMILIES: [(&str, &str); 4] = [
+    ("latent", "deepseek_v3"),
+    ("convolutions", "lfm2"),
+    ("shared", "qwen2_moe"),
+    ("sinks", "gpt_oss"),
+];
+
+/// How many times as wide as its case a model of a family is, so that the buffers of the host's threads are little beside the rest.
+const WIDER: u64 = 6;
+
+/// Keys of a configuration that are widths.
+const WIDTHS: [&str; 11] = [
+    "hidden_size",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "shared_expert_intermediate_size",
+    "head_dim",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "qk_head_dim",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
+];
+
 /// The tokens of a forward pass.
 const TOKENS: usize = 32;
+
+/// The new tokens of a step over a cache, one page of it.
+const NEW: usize = 16;
+
+/// The pages of that cache: those of two steps.
+const PAGES: usize = 2;
 
 /// How far an estimate may be from what was measured.
 const WITHIN: f64 = 0.1;
@@ -33,11 +69,31 @@ const WITHIN: f64 = 0.1;
 /// Bytes of the buffers in which the host's threads pack products. No estimate counts them, since they don't grow with a model.
 const OF_THREADS: u64 = 2 << 20;
 
-/// The bundled model, a small mixture of experts, or a small model with one network in each layer.
+fn bundled() -> ModelFiles {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/shipped");
+    ModelFiles::open(&folder).unwrap()
+}
+
+/// The model of a family's case, [`WIDER`] times as wide.
+fn widened(case: &str) -> ModelSpec {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let path = folder.join(format!("decoder_{case}/config.json"));
+    let mut config: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    for width in WIDTHS {
+        if let Some(narrow) = config[width].as_u64() {
+            config[width] = Value::from(WIDER * narrow);
+        }
+    }
+    describe_all(&config).unwrap().spec
+}
+
+/// The bundled model, a small mixture of experts, a small model with one network in each layer, or a wide one of a family.
 fn spec(model: &str) -> ModelSpec {
     if model == "bundled" {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/shipped");
-        return ModelFiles::open(&folder).unwrap().spec().clone();
+        return bundled().spec().clone();
+    }
+    if let Some((_, case)) = FAMILIES.iter().find(|(name, _)| *name == model) {
+        return widened(case);
     }
     let sizes = DecoderConfig {
         layers: 4,
@@ -63,9 +119,10 @@ fn ids(spec: &ModelSpec, count: usize) -> Vec<u32> {
     (0..count).map(of).collect()
 }
 
-fn config() -> TrainConfig {
+fn config(batch: usize, accumulate: usize) -> TrainConfig {
     TrainConfig {
-        batch: 8,
+        batch,
+        accumulate,
         sequence: 64,
         ..TrainConfig::default()
     }
@@ -75,84 +132,157 @@ fn config() -> TrainConfig {
 #[derive(Clone, Copy)]
 enum Work {
     Forward,
-    Training(Savings),
+    /// A forward pass of the bundled model, loaded by these options.
+    Loaded(LoadOptions),
+    /// A step over a cache.
+    Step,
+    /// A training with so many sequences in a batch, and so many batches in a step.
+    Training(Savings, [usize; 2]),
+    /// A training of an adapter of the bundled model.
+    Adapter,
+}
+
+/// The works, each with its name and its model.
+fn works() -> Vec<(String, &'static str, Work)> {
+    let mut works = Vec::new();
+    let mut add =
+        |what: &str, model, work| works.push((format!("{what}::of_{model}"), model, work));
+    let plain = Savings::default();
+    let recomputes = Savings {
+        recomputes: true,
+        ..plain
+    };
+    let offloads = Savings {
+        offloads: true,
+        ..plain
+    };
+    for model in MODELS {
+        add("forward", model, Work::Forward);
+        add("step_over_a_cache", model, Work::Step);
+        let of = |savings| Work::Training(savings, [8, 1]);
+        add("training", model, of(plain));
+        add("training_with_layers_again", model, of(recomputes));
+        add("training_with_moments_in_a_file", model, of(offloads));
+    }
+    for (model, _) in FAMILIES {
+        add("forward", model, Work::Forward);
+        add("step_over_a_cache", model, Work::Step);
+        add("training", model, Work::Training(plain, [4, 1]));
+    }
+    let batches = Work::Training(plain, [8, 2]);
+    add("training_of_two_batches", "mixture", batches);
+    let in_f16 = LoadOptions {
+        dtype: DType::F16,
+        ..LoadOptions::default()
+    };
+    add("forward_in_f16", "bundled", Work::Loaded(in_f16));
+    let in_fp8 = Work::Loaded(LoadOptions::fp8());
+    add("forward_with_fp8_weights", "bundled", in_fp8);
+    add("training_of_an_adapter", "bundled", Work::Adapter);
+    works
 }
 
 impl Work {
-    const ALL: [(&str, Self); 4] = [
-        ("forward", Self::Forward),
-        (
-            "training",
-            Self::Training(Savings {
-                recomputes: false,
-                offloads: false,
-                adapter: None,
-            }),
-        ),
-        (
-            "training_with_layers_again",
-            Self::Training(Savings {
-                recomputes: true,
-                offloads: false,
-                adapter: None,
-            }),
-        ),
-        (
-            "training_with_moments_in_a_file",
-            Self::Training(Savings {
-                recomputes: false,
-                offloads: true,
-                adapter: None,
-            }),
-        ),
-    ];
-
     /// The estimated bytes, and what they are made of.
     fn estimated(self, spec: &ModelSpec) -> (u64, String) {
+        let weights = 4 * spec.parameters() as u64;
+        let inference = |weights: u64, step: CacheMemory| {
+            let of = format!("{weights} of weights and {} beside them", step.bytes());
+            (weights + step.bytes(), of)
+        };
+        let training = |savings, [batch, accumulate]: [usize; 2]| {
+            let memory = TrainMemory::new(spec, &config(batch, accumulate), savings, &flex());
+            (memory.peak, format!("{memory:?}"))
+        };
+        let pass = CacheMemory::default().with_step(spec, TOKENS, TOKENS);
         match self {
-            Self::Forward => {
-                let weights = 4 * spec.parameters() as u64;
-                let step = CacheMemory::default().with_step(spec, TOKENS, TOKENS);
-                let of = format!("{weights} of weights and {} of a step", step.bytes());
-                (weights + step.bytes(), of)
+            Self::Forward => inference(weights, pass),
+            Self::Loaded(options) => inference(bundled().weight_bytes(&flex(), options), pass),
+            Self::Step => {
+                let pages = pages();
+                let pages = [pages.pages(), pages.page()];
+                let cache = CacheMemory::new(spec, pages, CacheFormat::F32).unwrap();
+                inference(weights, cache.with_step(spec, NEW, NEW))
             }
-            Self::Training(savings) => {
-                let memory = TrainMemory::new(spec, &config(), savings, &flex());
-                (memory.peak, format!("{memory:?}"))
+            Self::Training(savings, batches) => training(savings, batches),
+            Self::Adapter => {
+                let trained = AdapterConfig::default().parameters(&bundled()).unwrap();
+                let savings = Savings {
+                    adapter: Some(trained),
+                    ..Savings::default()
+                };
+                training(savings, [4, 1])
             }
         }
     }
 
-    /// The most bytes that are allocated at once while this is done for the second time, beyond those before.
+    /// The most bytes that are allocated at once while this is done for the second time, beyond those before. Weights of models that don't train
+    /// count as they are estimated: they may be in pages of their own, which the allocator doesn't count.
     fn measured(self, spec: &ModelSpec) -> u64 {
         let device = flex();
+        let weights = 4 * spec.parameters() as u64;
+        let drawn = || Model::of_values(spec, &mut Drawn::new(spec, 1), &device).unwrap();
         match self {
-            Self::Forward => {
-                // Weights may be in pages of their own, which the allocator doesn't count.
-                let model = Model::of_values(spec, &mut Drawn::new(spec, 1), &device).unwrap();
-                let pass = || {
-                    let tokens = model.tokens(&ids(spec, TOKENS), &device).unwrap();
-                    drop(model.forward(tokens).unwrap());
-                };
-                let before = ALLOCATED.current_usage();
-                4 * spec.parameters() as u64 + twice(before, pass)
+            Self::Forward => weights + of_passes(&drawn(), spec),
+            Self::Loaded(options) => {
+                let files = bundled();
+                let model = files.load(&device, options, &mut |_| ()).unwrap();
+                files.weight_bytes(&device, options) + of_passes(&model, spec)
             }
-            Self::Training(savings) => {
-                let folder = tempfile::tempdir().unwrap();
-                let ids = ids(spec, 4096);
+            Self::Step => {
+                let model = drawn();
                 let before = ALLOCATED.current_usage();
-                let mut trainer = Trainer::new(config(), spec, ids, &device).unwrap();
-                if savings.recomputes {
-                    trainer.checkpoint_activations().unwrap();
-                }
-                if savings.offloads {
-                    let file = folder.path().join("moments");
-                    trainer.keep_moments_in(MomentStore::file(&file).unwrap());
-                }
+                let mut cache = Cache::new(spec, pages(), CacheFormat::F32, &device).unwrap();
+                let step = || {
+                    let tokens = model.tokens(&ids(spec, NEW), &device).unwrap();
+                    drop(model.step(tokens, &[NEW], &mut cache).unwrap());
+                };
+                weights + twice(before, step)
+            }
+            Self::Training(savings, batches) => of_training(spec, savings, batches),
+            Self::Adapter => {
+                let (files, ids) = (bundled(), ids(spec, 4096));
+                let (config, adapter) = (config(4, 1), AdapterConfig::default());
+                let before = ALLOCATED.current_usage();
+                let load = |config| {
+                    Trainer::load_adapter(config, adapter, &files, ids, &device, &mut |_| ())
+                };
+                let mut trainer = load(config).unwrap();
                 twice(before, || trainer.step().unwrap())
             }
         }
     }
+}
+
+/// A cache of one sequence.
+fn pages() -> Pages {
+    Pages::paged(1, PAGES, PAGES * NEW).unwrap()
+}
+
+/// The most bytes that a forward pass of a loaded model has at once.
+fn of_passes(model: &Model, spec: &ModelSpec) -> u64 {
+    let device = flex();
+    let pass = || {
+        let tokens = model.tokens(&ids(spec, TOKENS), &device).unwrap();
+        drop(model.forward(tokens).unwrap());
+    };
+    twice(ALLOCATED.current_usage(), pass)
+}
+
+/// The most bytes that a training has at once, with its model.
+fn of_training(spec: &ModelSpec, savings: Savings, [batch, accumulate]: [usize; 2]) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let (ids, config) = (ids(spec, 4096), config(batch, accumulate));
+    let before = ALLOCATED.current_usage();
+    let mut trainer = Trainer::new(config, spec, ids, &flex()).unwrap();
+    if savings.recomputes {
+        trainer.checkpoint_activations().unwrap();
+    }
+    if savings.offloads {
+        let file = folder.path().join("moments");
+        trainer.keep_moments_in(MomentStore::file(&file).unwrap());
+    }
+    twice(before, || trainer.step().unwrap())
 }
 
 /// The most bytes beyond `before` while `pass` is done for the second time: the first one makes what stays.
@@ -190,17 +320,14 @@ fn compare(name: &str, model: &str, work: Work) -> Result<(), Failed> {
 fn main() {
     let role = std::env::var(ROLE).ok();
     let mut trials = Vec::new();
-    for model in MODELS {
-        for (what, work) in Work::ALL {
-            let name = format!("{what}::of_{model}");
-            if role.as_deref() == Some(&*name) {
-                println!("{}", work.measured(&spec(model)));
-                return;
-            }
-            let trial = name.clone();
-            let test = move || compare(&name, model, work);
-            trials.push(Trial::test(trial, test));
+    for (name, model, work) in works() {
+        if role.as_deref() == Some(&*name) {
+            println!("{}", work.measured(&spec(model)));
+            return;
         }
+        let trial = name.clone();
+        let test = move || compare(&name, model, work);
+        trials.push(Trial::test(trial, test));
     }
     assert!(role.is_none(), "no figure {role:?}");
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
