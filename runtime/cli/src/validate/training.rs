@@ -1,7 +1,6 @@
 //! Whether a model in training finds the tokens of a text as likely as the engine that serves it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::vec::IntoIter;
 
 use burn::tensor::Device as BurnDevice;
 use moebius::attention::CacheFormat;
@@ -72,16 +71,16 @@ struct Read {
 
 /// A text as the only answer: its tokens in their order, whatever the model would choose.
 #[derive(Clone, Debug)]
-struct Dictated(IntoIter<u32>);
+struct Dictated(VecDeque<u32>);
 
 impl Constraint for Dictated {
     fn allowed(&mut self) -> Result<Allowed, ConstraintError> {
-        Ok(self.0.as_slice().iter().copied().take(1).collect())
+        Ok(self.0.front().copied().into_iter().collect())
     }
 
     fn push(&mut self, id: u32) -> Result<bool, ConstraintError> {
-        match self.0.next() {
-            Some(next) if next == id => Ok(self.0.as_slice().is_empty()),
+        match self.0.pop_front() {
+            Some(next) if next == id => Ok(self.0.is_empty()),
             next => Err(ConstraintError::new(format!(
                 "expected the text's next token, {next:?}, got {id}"
             ))),
@@ -116,7 +115,7 @@ fn served(model: Model, ids: &[u32], device: &BurnDevice) -> Result<Vec<Read>, C
     let mut reads = BTreeMap::new();
     for prompt in prompts {
         let (given, rest) = ids.split_at(prompt);
-        let dictated = Dictated(rest.iter().copied().into_iter());
+        let dictated = Dictated(rest.iter().copied().collect());
         let request = Generation::new(given.to_vec(), rest.len())
             .with_sampling(sampling()?)
             .with_constraint(Box::new(dictated));
