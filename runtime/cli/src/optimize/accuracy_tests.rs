@@ -163,7 +163,7 @@ fn network(spec: &mut ModelSpec, layer: usize) -> &mut MoeConfig {
 }
 
 /// A tiny model, a change of it, and the place that a refusal must name.
-type Plant = (&'static str, fn(&mut ModelSpec), &'static str);
+type WrongKernel = (&'static str, fn(&mut ModelSpec), &'static str);
 
 /// The tiny models' weights are so small that an activation matters little to x: the budget is smaller, too.
 #[test]
@@ -172,7 +172,7 @@ fn a_wrong_kernel_is_refused_by_its_layer_and_part() {
         distance: 1e-4,
         ..Budget::of(Level::Balanced, None)
     };
-    let plants: [Plant; 3] = [
+    let plants: [WrongKernel; 3] = [
         (
             "decoder_olmoe",
             |spec| spec.layers[2].attention_mut().unwrap().scale *= 2.0,

@@ -1,6 +1,6 @@
 //! Whether a model in training finds the tokens of a text as likely as the engine that serves it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use burn::tensor::Device as BurnDevice;
 use moebius::attention::CacheFormat;
