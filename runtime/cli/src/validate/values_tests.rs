@@ -101,7 +101,11 @@ fn what_is_no_number_comes_first() {
 }
 
 /// A change of what a device computed, the place, and the operation by name, without and with exact bits.
-type Plant = (fn(&mut Computation), &'static str, [Option<&'static str>; 2]);
+type Plant = (
+    fn(&mut Computation),
+    &'static str,
+    [Option<&'static str>; 2],
+);
 
 #[test]
 fn the_operation_is_named_where_the_part_is_one() {
