@@ -14,7 +14,7 @@ use wgpu::{Backend, DeviceType};
 
 use crate::guard::quietly;
 use crate::located::{Found, Located, index_among};
-use crate::memory::host_memory;
+use crate::memory::{host_memory, host_memory_free};
 use crate::named::{by_name, kind};
 use crate::properties::vendor_of_card;
 #[cfg(feature = "vulkan")]
@@ -120,15 +120,31 @@ const APIS: &[Backend] = if cfg!(target_os = "macos") {
     &[Backend::Vulkan, Backend::Dx12, Backend::Gl]
 };
 
-/// Bytes that this process can still allocate of the memory of the adapter with CubeCL's name `kind`, as its driver tells now; `None` where it
-/// doesn't ([`budget`]).
-pub(crate) fn free(kind: &WgpuDeviceKind) -> Option<u64> {
+/// Bytes that this process can still allocate on the device with CubeCL's name `device`: of main memory on a software adapter, else as the
+/// adapter's driver tells now; `None` where it doesn't ([`budget`]).
+pub(crate) fn free(device: &WgpuDeviceKind) -> Option<u64> {
+    let kind = adapter_of(device);
+    if kind == WgpuDeviceKind::Cpu {
+        return host_memory_free();
+    }
     let found = quietly(|| {
         let mut adapters = by_name(settle(APIS)).into_iter();
-        let (_, adapter) = adapters.find(|(name, _)| name.as_ref() == Some(kind))?;
+        let (_, adapter) = adapters.find(|(name, _)| name.as_ref() == Some(&kind))?;
         budget(&adapter)?.free
     });
     found.ok().flatten()
+}
+
+/// CubeCL's name for the adapter of a device, which is another one where this crate started the device.
+#[cfg(feature = "vulkan")]
+fn adapter_of(device: &WgpuDeviceKind) -> WgpuDeviceKind {
+    vulkan::adapter_of(device).unwrap_or_else(|| device.clone())
+}
+
+/// CubeCL's name for the adapter of a device: the device's own, since CubeCL starts all devices.
+#[cfg(not(feature = "vulkan"))]
+fn adapter_of(device: &WgpuDeviceKind) -> WgpuDeviceKind {
+    device.clone()
 }
 
 /// The memory of a GPU, and what is free of it, as a driver of Vulkan with `VK_EXT_memory_budget` tells.

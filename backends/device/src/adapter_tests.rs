@@ -37,6 +37,10 @@ fn a_started_adapter_reports_what_was_read_before() {
         started.memory = read.memory;
         started.loop_rounds = read.loop_rounds;
         assert_eq!(started, read, "{device}");
+        // What was told of the adapter is told of the device, too, whoever has started it.
+        let told = crate::memory_free(&opened.cubecl().unwrap());
+        let free = read.memory.and_then(|memory| memory.free);
+        assert_eq!(told.is_some(), free.is_some(), "{device}");
     }
 }
 

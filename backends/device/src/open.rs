@@ -1,7 +1,6 @@
 //! Finding the devices of this build and this machine, and opening them.
 
 use cubecl::client::Client;
-use cubecl::device::WgpuDeviceKind;
 
 use crate::guard;
 use crate::located::{Found, Located};
@@ -225,9 +224,6 @@ fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
 pub fn memory_free(device: &cubecl::Device) -> Option<u64> {
     match device {
         cubecl::Device::Cpu(_) => host_memory_free(),
-        cubecl::Device::Wgpu(wgpu) if matches!(wgpu.kind, WgpuDeviceKind::Cpu) => {
-            host_memory_free()
-        }
         #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
         cubecl::Device::Wgpu(wgpu) => crate::adapter::free(&wgpu.kind),
         #[cfg(feature = "cuda")]

@@ -57,6 +57,13 @@ pub(crate) fn handle(kind: &WgpuDeviceKind) -> Option<wgpu::Device> {
     Some(all.iter().find(wanted)?.handle.clone())
 }
 
+/// CubeCL's name for the adapter of a device that was started here; `None` for other devices.
+pub(crate) fn adapter_of(device: &WgpuDeviceKind) -> Option<WgpuDeviceKind> {
+    let all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let started = all.iter().find(|started| started.device.kind == *device)?;
+    Some(started.kind.clone())
+}
+
 fn start(language: Language, kind: &WgpuDeviceKind) -> Result<Started, String> {
     let instance = instance::of(language)?;
     let adapters = block_on(instance.enumerate_adapters(Backend::Vulkan.into()));
