@@ -10,6 +10,7 @@
 //! those of ggml.
 
 use crate::error::Mismatch;
+use crate::fp8::{LANES_PER_WORD, pack};
 use half::f16;
 use serde::{Deserialize, Serialize};
 
@@ -52,9 +53,6 @@ named! {
 
 /// Values that share a scale in every format, and whose codes lie in neighbouring bytes or in neighbouring bits.
 pub const GROUP: usize = 16;
-
-/// The bytes of a word.
-const WORD: usize = 4;
 
 /// Values of the 16 codes of IQ4_NL, in finer steps around 0.
 pub const UNEVEN: [i8; 16] = [
@@ -295,7 +293,7 @@ impl BlockFormat {
 
     /// The words of a row of `k` values.
     pub const fn row_words(self, k: usize) -> usize {
-        self.row_bytes(k).div_ceil(WORD)
+        self.row_bytes(k).div_ceil(LANES_PER_WORD)
     }
 
     /// Pads rows of `k` values, in the bytes of a file, to whole words.
@@ -308,14 +306,12 @@ impl BlockFormat {
         let expected = format_args!("whole rows of {row}");
         let whole = bytes.len().is_multiple_of(row);
         Mismatch::unless(whole, "bytes of blocks", expected, bytes.len())?;
-        let words = |row: &[u8]| {
-            let word = |bytes: &[u8]| {
-                let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
-                u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
-            };
-            row.chunks(WORD).map(word).collect::<Vec<u32>>()
-        };
-        Ok(bytes.chunks(row).flat_map(words).collect())
+        // A growing vector would take up to twice the memory of a large weight.
+        let mut words = Vec::with_capacity(bytes.len() / row * self.row_words(k));
+        for row in bytes.chunks(row) {
+            words.extend(pack(row));
+        }
+        Ok(words)
     }
 
     /// Decodes rows of `k` values from their words.
