@@ -8,8 +8,8 @@ use crate::Error;
 use crate::check::{check_device, check_same, element};
 use crate::ops::{Rows, grouped_gemm};
 use burn::module::{Module, Param, ParamId};
-use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use moebius_ops::blocks::{Field, GROUP, Layout, Levels, Scales};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData, f16};
+use moebius_ops::blocks::{Field, GROUP, Layout, Levels, Scales, half_of_exponent};
 use moebius_ops::grouped_gemm::{Problem, Stored};
 use moebius_ops::{Fault, Mismatch};
 
@@ -288,32 +288,29 @@ impl Bytes {
             Levels::Signed => signed(codes),
             Levels::From(zero) => floats(codes) - f32::from(zero),
             Levels::Table(table) => {
-                let shape = codes.dims();
-                let table =
-                    Tensor::<1>::from_data(table.map(f32::from), (&codes.device(), DType::F32));
-                table
-                    .select(0, codes.reshape([shape[0] * shape[1]]))
-                    .reshape(shape)
+                looked_up(codes, |code| f32::from(table[usize::from(code & 15)]))
             }
         }
     }
 
-    /// The number in F16 at a byte of every block, \[count, 1\].
+    /// The number in F16 at a byte of every block, \[count, 1\]: what the upper of its bytes stands for, and as many units in its last place
+    /// as the lower one says. NaN whose upper byte is that of infinity becomes infinity.
     fn half(&self, at: usize) -> Tensor<2> {
-        let (low, high) = (self.some(at, 1), self.some(at + 1, 1));
-        let exponent = high.clone().bitwise_and_scalar(0x7C) / 4;
-        let fraction = high.clone().bitwise_and_scalar(3) * 256 + low;
-        // An exponent of 0 is that of 1 without the implicit bit.
-        let implicit = floats(exponent.clone().clamp_max(1)) * 1024.0;
-        let sign = floats(high / 128) * -2.0 + 1.0;
-        (floats(fraction) + implicit) * powers(exponent.clamp_min(1), 25) * sign
+        let number = |upper: u8, lower: u8| f16::from_le_bytes([lower, upper]).to_f32();
+        let unit = |upper: u8| {
+            let unit = number(upper, 1) - number(upper, 0);
+            if unit.is_nan() { 0.0 } else { unit }
+        };
+        let (lower, upper) = (self.some(at, 1), self.some(at + 1, 1));
+        let units = floats(lower) * looked_up(upper.clone(), unit);
+        looked_up(upper, |upper| number(upper, 0)) + units
     }
 
     /// The scales \[count, n\] of every block, and what is added, if anything is.
     fn scales(&self, scales: Scales) -> (Tensor<2>, Option<Tensor<2>>) {
         match scales {
             Scales::Half { least } => (self.half(0), least.then(|| self.half(2))),
-            Scales::Exponent => (powers(self.some(0, 1), 128), None),
+            Scales::Exponent => (looked_up(self.some(0, 1), half_of_exponent), None),
             Scales::SixBits => {
                 let scales = floats(self.six_bits(4, 1)) * self.half(0);
                 let least = floats(self.six_bits(8, 16)) * self.half(2);
@@ -354,13 +351,12 @@ fn signed(bytes: Tensor<2, Int>) -> Tensor<2> {
     floats(bytes - negative * 256)
 }
 
-/// 2^(exponent − `zero`) of exponents of at most 255, from a table, because no device's power need be exact.
-fn powers(exponents: Tensor<2, Int>, zero: i32) -> Tensor<2> {
-    let power = |exponent: i32| f64::from(exponent - zero).exp2() as f32;
-    let table: Vec<f32> = (0..256).map(power).collect();
+/// What each byte stands for, from a table: no device's power need be exact.
+fn looked_up(bytes: Tensor<2, Int>, of: impl Fn(u8) -> f32) -> Tensor<2> {
+    let table: Vec<f32> = (0..=u8::MAX).map(of).collect();
     let table = TensorData::new(table, [256]);
-    let table = Tensor::<1>::from_data(table, (&exponents.device(), DType::F32));
-    let [rows, columns] = exponents.dims();
-    let exponents = exponents.reshape([rows * columns]);
-    table.select(0, exponents).reshape([rows, columns])
+    let table = Tensor::<1>::from_data(table, (&bytes.device(), DType::F32));
+    let [rows, columns] = bytes.dims();
+    let bytes = bytes.reshape([rows * columns]);
+    table.select(0, bytes).reshape([rows, columns])
 }

@@ -8,6 +8,7 @@
 )]
 
 mod attention;
+mod blocks;
 mod convert;
 mod exact;
 mod fused;

@@ -1,0 +1,42 @@
+//! Rows of blocks of codes that Burn's operations decode.
+
+use burn::tensor::{Device, Int, Tensor};
+use moebius::blocks::{BlockFormat, BlockLayout, BlockTensor};
+
+fn floats(tensor: Tensor<2>) -> Vec<f32> {
+    tensor.into_data().iter().collect()
+}
+
+/// The values of blocks with these scales in F16, one in each row: decoded by Burn's operations, and on the host.
+fn both(scales: impl Iterator<Item = [u8; 2]>) -> [Vec<f32>; 2] {
+    let device = Device::flex();
+    let bytes: Vec<u8> = scales
+        .flat_map(|[lower, upper]| [lower, upper].into_iter().chain(1..33))
+        .collect();
+    let layout = BlockLayout {
+        shape: [1, bytes.len() / 34, 32],
+        format: BlockFormat::Q8_0,
+    };
+    let weights = BlockTensor::from_bytes(&bytes, layout, &device).unwrap();
+    let ids = Tensor::<1, Int>::arange(0..layout.shape[1] as i64, &device);
+    let whole = weights.to_dense().unwrap().squeeze_dim(0);
+    [weights.rows(ids).unwrap(), whole].map(floats)
+}
+
+/// A file may have any scale: zeros of both signs, subnormal numbers, infinity and NaN.
+#[test]
+fn rows_have_the_values_of_every_scale() {
+    let all = (0..=u8::MAX).flat_map(|upper| [[0, upper], [0xA7, upper]]);
+    let all = all.filter(|[lower, upper]| upper & 0x7F != 0x7C || *lower == 0);
+    let [got, want] = both(all);
+    assert_eq!(got.len(), want.len());
+    assert!(want.iter().any(|value| value.is_infinite()));
+    for (at, (got, want)) in got.into_iter().zip(want).enumerate() {
+        let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+        assert!(same, "value {at}: {got} in place of {want}");
+    }
+    // NaN that Burn's operations take for infinity isn't a number that a model could go on with.
+    let [got, want] = both([[1, 0x7C], [0xFF, 0xFC]].into_iter());
+    assert!(want.into_iter().all(f32::is_nan));
+    assert!(got.into_iter().all(f32::is_infinite));
+}
