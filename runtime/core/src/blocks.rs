@@ -30,6 +30,15 @@ impl BlockLayout {
         let [matrices, rows, columns] = self.shape;
         [matrices, rows, self.format.row_words(columns)]
     }
+
+    /// Bytes of the words; `None` for more than a machine counts.
+    fn padded_bytes(self) -> Option<usize> {
+        let [matrices, rows, columns] = self.shape;
+        let Layout { values, bytes, .. } = self.format.layout();
+        let row = (columns / values).checked_mul(bytes)?;
+        let row = row.checked_next_multiple_of(4)?;
+        row.checked_mul(rows)?.checked_mul(matrices)
+    }
 }
 
 /// A stack of matrices \[M, rows, columns\] in blocks of codes; a matrix is a stack of one.
@@ -75,10 +84,18 @@ impl BlockTensor {
     /// The matrices whose blocks are `bytes`, a row after the other without padding, as a file has them.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for rows that aren't whole blocks, and for another number of bytes than the layout has.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for rows that aren't whole blocks, a size of 0, and another number of bytes than the layout
+    /// has; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer of the device.
     pub fn from_bytes(bytes: &[u8], layout: BlockLayout, device: &Device) -> Result<Self, Error> {
         let [matrices, rows, columns] = layout.shape;
         layout.format.check(columns)?;
+        let padded = layout.padded_bytes().filter(|bytes| *bytes > 0);
+        let padded = padded.ok_or_else(|| {
+            let expected = "sizes of at least 1 with bytes that can be counted";
+            let got = format_args!("{matrices} x {rows} x {columns}");
+            Mismatch::new("shape of weights in blocks", expected, got)
+        })?;
+        grouped_gemm::check_kept("weights in blocks", padded, device)?;
         let expected = matrices * rows * layout.format.row_bytes(columns);
         Mismatch::check("bytes of blocks", expected, bytes.len())?;
         let words = layout.format.to_words(bytes, columns)?;

@@ -125,8 +125,29 @@ pub(crate) fn experts(target: &Target) {
     assert_eq!(bytes, 3 * (192 * 36 + 64 * 52));
 }
 
+/// Checks shapes that no blocks have: without values, with more bytes than are counted, and with more than a buffer of the device has.
+fn assert_shapes_refused(target: &Target) {
+    let made = |shape| {
+        let format = BlockFormat::Q8_0;
+        BlockTensor::from_bytes(&[], BlockLayout { shape, format }, &target.burn())
+    };
+    for shape in [[1, 0, 64], [1, 2, 0], [usize::MAX, usize::MAX, 64]] {
+        assert_refused(ErrorKind::Shape, made(shape));
+    }
+    // Where no buffer is too large, its bytes are missing.
+    let blocks = isize::MAX as usize / 64;
+    let holds = target.capability().limits.max_buffer_bytes >= 34 * blocks as u64;
+    let refused = if target.client().is_none() || holds {
+        ErrorKind::Shape
+    } else {
+        ErrorKind::Unsupported
+    };
+    assert_refused(refused, made([1, 1, 32 * blocks]));
+}
+
 /// Checks what no layer can be made of, and what a layer with blocks can't do.
 pub(crate) fn refusals(target: &Target) {
+    assert_shapes_refused(target);
     let (device, shape) = (target.burn(), ErrorKind::Shape);
     let layout = BlockLayout {
         shape: [1, 2, 64],

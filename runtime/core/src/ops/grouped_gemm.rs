@@ -212,6 +212,20 @@ pub(crate) fn multiply_codes(
     Ok(call.run().floats())
 }
 
+/// Checks that a device has buffers of so many bytes, for `what`.
+pub(crate) fn check_kept(what: &'static str, bytes: usize, device: &Device) -> Result<(), Error> {
+    device::plan(device, |device| {
+        let most = device.limits.max_buffer_bytes;
+        if bytes as u64 <= most {
+            return Ok(());
+        }
+        let needs = format_args!("a buffer of {bytes} bytes");
+        let have = format_args!("buffers of at most {most} bytes");
+        Err(Unsupported::new(what, needs, have))
+    })?;
+    Ok(())
+}
+
 /// Refuses a device without kernels, because it lacks `instructions`.
 fn needs_kernels(device: &Device, instructions: &str) -> Result<(), Error> {
     if device::capability(device)?.is_none() {
