@@ -374,6 +374,7 @@ impl ModelFiles {
             options,
             course: Course::new(self, options),
             building: Building::new(&spec).with_expert_cache(options.expert_cache),
+            begun: false,
         }
     }
 }
@@ -452,6 +453,8 @@ pub struct Loading<'a> {
     options: LoadOptions,
     course: Course,
     building: Building,
+    /// Whether a part has been read, before which the options are checked.
+    begun: bool,
 }
 
 impl Loading<'_> {
@@ -469,7 +472,11 @@ impl Loading<'_> {
             options,
             mut course,
             building,
+            begun,
         } = self;
+        if !begun {
+            narrow::check(files.files.checkpoint(), &files.plan, options)?;
+        }
         let mut stream = WeightStream {
             files,
             device: &device,
@@ -485,6 +492,7 @@ impl Loading<'_> {
                 options,
                 course,
                 building,
+                begun: true,
             }),
             ControlFlow::Break(model) => ControlFlow::Break(options.of(model)?),
         })

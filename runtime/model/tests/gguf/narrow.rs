@@ -105,12 +105,16 @@ fn files_without_blocks_are_refused_by_what_they_hold() {
         ("gguf/llama_f16.gguf", "F16"),
     ] {
         let files = ModelFiles::open(&cases(name)).unwrap();
-        let loaded = files.load(&Device::flex(), as_stored(), &mut |_| ());
-        let error = loaded.map(|_| ()).unwrap_err().to_string();
-        assert!(
-            error.contains("Q8_0, Q4_0") && error.contains(types),
-            "{error}"
-        );
+        let device = Device::flex();
+        let loaded = files.load(&device, as_stored(), &mut |_| ());
+        let begun = files.begin(&device, as_stored()).go_on(&mut |_| ());
+        for result in [loaded.map(drop), begun.map(drop)] {
+            let error = result.unwrap_err().to_string();
+            assert!(
+                error.contains("Q8_0, Q4_0") && error.contains(types),
+                "{error}"
+            );
+        }
     }
     let files = ModelFiles::open(&cases("gguf/quantized.gguf")).unwrap();
     let cached = LoadOptions {
