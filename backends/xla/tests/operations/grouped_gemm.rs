@@ -324,6 +324,30 @@ fn a_row_does_not_depend_on_where_it_lies() {
     }
 }
 
+/// The operands of a product with weights in blocks: x, words, the sort if there is one, and biases if the problem has them.
+pub(crate) fn inputs_in_blocks(
+    p: &Problem,
+    format: BlockFormat,
+    sort: Option<&Sorted>,
+) -> Vec<Host> {
+    let columns = p.parts() * p.n;
+    // Bytes up to 0x3F, so that scales in F16 are numbers.
+    let byte = |i: usize| (i * 41 % 64) as u8;
+    let bytes = p.experts * columns * format.row_bytes(p.k);
+    let bytes: Vec<u8> = (0..bytes).map(byte).collect();
+    let packed = format.to_words(&bytes, p.k).unwrap();
+    let shape = [p.experts, columns, format.row_words(p.k)];
+    let x = f32s(&[p.input_rows(), p.k], &noise(p.input_rows() * p.k, 2));
+    let mut inputs = vec![x, words(&shape, &packed)];
+    if let Some(sort) = sort {
+        inputs.push(words(&[sort.order.len()], &sort.order));
+        inputs.push(words(&[sort.offsets.len()], &sort.offsets));
+    }
+    let bias = || f32s(&[p.experts, columns], &noise(p.experts * columns, 5));
+    inputs.extend(p.bias.then(bias));
+    inputs
+}
+
 /// Products of all formats, dense ones and of gated experts, are those of what the blocks decode to.
 #[test]
 fn blocks_of_codes_are_decoded_in_the_graph() {
@@ -340,21 +364,8 @@ fn blocks_of_codes_are_decoded_in_the_graph() {
             ..routed(dense, 6, [3, 2], Source::Tokens)
         };
         for p in [dense, experts] {
-            let rows = p.experts * p.parts() * p.n;
-            // Bytes up to 0x3F, so that scales in F16 are numbers.
-            let byte = |i: usize| (i * 41 % 64) as u8;
-            let bytes: Vec<u8> = (0..rows * format.row_bytes(k)).map(byte).collect();
-            let packed = format.to_words(&bytes, k).unwrap();
-            let shape = [p.experts, p.parts() * p.n, format.row_words(k)];
-            let x = f32s(&[p.input_rows(), k], &noise(p.input_rows() * k, 2));
-            let mut inputs = vec![x, words(&shape, &packed)];
-            if !p.dense {
-                let sort = sorted(&[0, 2, 2, 0, 3, 2], 3);
-                inputs.push(words(&[sort.order.len()], &sort.order));
-                inputs.push(words(&[4], &sort.offsets));
-                let columns = p.experts * 2 * p.n;
-                inputs.push(f32s(&[p.experts, 2 * p.n], &noise(columns, 5)));
-            }
+            let sort = (!p.dense).then(|| sorted(&[0, 2, 2, 0, 3, 2], 3));
+            let inputs = inputs_in_blocks(&p, format, sort.as_ref());
             run::check(GroupedGemm::CodedLinear(p), &inputs, of_largest(1e-5));
         }
     }

@@ -4,12 +4,13 @@
 use crate::attention;
 use crate::cpu::Cpu;
 use crate::experts::{Batch, call, dealt, network, problem, sorted};
-use crate::grouped_gemm::{dense, inputs, routed};
+use crate::grouped_gemm::{dense, inputs, inputs_in_blocks, routed};
 use crate::run::{Host, compare, f32s, floats, i32s, noise, of_largest, type_of};
 use moebius_ops::attention::{Pattern, Rule, Sizes};
+use moebius_ops::blocks::BlockFormat;
 use moebius_ops::experts::Problem;
 use moebius_ops::fp8::Fp8Format;
-use moebius_ops::grouped_gemm::{self, Activation, Source};
+use moebius_ops::grouped_gemm::{self, Activation, Source, Stored};
 use moebius_ops::routing::{self, TopkGradient};
 use moebius_ops::scaling::Granularity;
 use moebius_ops::{Experts, GroupedGemm, Operation, Routing, TensorInfo};
@@ -211,6 +212,29 @@ fn codes_and_scales_are_divided() {
         let p = routed(p, 26, [4, 2], Source::Tokens);
         let inputs = inputs(&p, x(13), Some(&sorted(&keys, 4)));
         check(GroupedGemm::CodedLinear(p), true, &inputs, of_largest(1e-5));
+    }
+}
+
+#[test]
+fn blocks_of_codes_are_divided() {
+    let sort = sorted(&dealt(26, &[9, 0, 7, 5]), 4);
+    for format in [BlockFormat::Mxfp4, BlockFormat::Q4K] {
+        let p = grouped_gemm::Problem {
+            stored: Stored::Blocks(format),
+            ..grouped_gemm::Problem::dense(26, 70, 256).unwrap()
+        };
+        let product = GroupedGemm::CodedLinear(p);
+        let whole = inputs_in_blocks(&p, format, None);
+        check(product, false, &whole, of_largest(1e-5));
+        let p = grouped_gemm::Problem {
+            gated: true,
+            activation: Some(Activation::Silu),
+            bias: true,
+            ..routed(p, 26, [4, 2], Source::Tokens)
+        };
+        let product = GroupedGemm::CodedLinear(p);
+        let stacks = inputs_in_blocks(&p, format, Some(&sort));
+        check(product, true, &stacks, of_largest(1e-5));
     }
 }
 
