@@ -126,6 +126,18 @@ fn files_without_blocks_are_refused_by_what_they_hold() {
     assert!(error.contains("a cache of experts"), "{error}");
 }
 
+/// Weights in blocks infer: a model whose device records gradients is refused by the first of its layers.
+#[test]
+fn models_in_blocks_do_not_train() {
+    let device = Device::flex().autodiff();
+    let files = ModelFiles::open(&cases("gguf/quantized.gguf")).unwrap();
+    let model = files.load(&device, as_stored(), &mut |_| ()).unwrap();
+    let tokens = TensorData::new(vec![1, 2, 3], [1, 3]);
+    let tokens = Tensor::<2, Int>::from_data(tokens, &device);
+    let error = model.forward(tokens).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("records no gradients"), "{error}");
+}
+
 /// The model in `folder`, rounded to blocks of a format while it is loaded, is the one of the GGUF file of that type: its weights have the same
 /// bits and take as many bytes.
 fn assert_rounded(folder: &Path, format: BlockFormat) {
