@@ -39,8 +39,8 @@ pub(super) fn stored(slot: Slot, target: &Target) -> Option<BlockFormat> {
     (stay && target.pieces.iter().all(same)).then_some(first)
 }
 
-/// The type that a GGUF file has for a place where one of `format` is asked for: F16 for rows that aren't whole blocks. `None` for a place whose
-/// values stay as they are.
+/// The type that a GGUF file has for a place where one of `format` is asked for: that of smaller blocks, or F16, for rows that aren't whole
+/// blocks. `None` for a place whose values stay as they are.
 fn kind_of(slot: Slot, target: &Target, format: BlockFormat) -> Option<GgmlType> {
     let [_, _, columns] = slot.extents(&target.shape);
     let kind = GgmlType::of_blocks(format);
