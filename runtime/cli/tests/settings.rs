@@ -487,6 +487,9 @@ impl Fixtures {
         let mut folders = vec![own];
         for (name, folder) in models {
             talkative(folder.path(), name == "special");
+            if name == "dense" {
+                windowless(folder.path());
+            }
             values.insert(name, folder.path().display().to_string());
             folders.push(folder);
         }
@@ -529,6 +532,16 @@ fn talkative(folder: &Path, special: bool) {
         }]);
         fs::write(path, tokenizer.to_string()).expect("written");
     }
+}
+
+/// Takes a model's windows of single layers away, which the family of its mixture lacks.
+fn windowless(folder: &Path) {
+    let path = folder.join("config.json");
+    let config = fs::read(&path).expect("written before");
+    let mut config: Value = serde_json::from_slice(&config).expect("JSON");
+    config["use_sliding_window"] = Value::Bool(false);
+    config["layer_types"] = Value::Null;
+    fs::write(path, config.to_string()).expect("written");
 }
 
 /// A file of safetensors with weights in FP8 that have no scale.
