@@ -164,6 +164,11 @@ fn same_or_unsteady(entry: &Entry, without: &[Ran], with: &Ran) -> Option<String
     if one == changed {
         return Some(format!("the same with it and without: {}", shown(&one)));
     }
+    if changed.is_empty() && entry.line.is_none() {
+        // An error that has nothing to do with the flag would be a change, too.
+        let wrote = shown(with.text.as_bytes());
+        return Some(format!("with it there is nothing to look at: {wrote}"));
+    }
     let [one_shown, other_shown] = [&one, &other].map(|seen| shown(seen));
     let unsteady = format!("without it {one_shown} and another time {other_shown}");
     (one != other).then_some(unsteady)
@@ -337,7 +342,7 @@ impl Started {
         let output = |name: &str| File::create(at(name)).expect("made");
         let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
         command.args(words).current_dir(at("here"));
-        for name in ["MOEBIUS_CONFIG", "MOEBIUS_API_KEYS"] {
+        for name in ["MOEBIUS_CONFIG", "MOEBIUS_PRESET", "MOEBIUS_API_KEYS"] {
             command.env_remove(name);
         }
         command.env("XDG_CONFIG_HOME", at("settings"));
