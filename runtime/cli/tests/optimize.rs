@@ -115,7 +115,8 @@ fn auto_tries_what_the_goal_and_the_budget_allow() {
         ("--goal memory", "aggressive", true),
         ("--goal memory --budget 0.5", "conservative", false),
     ] {
-        let line = format!("optimize --model . --out {level} --level auto {asked} {REQUESTS}");
+        let of = format!("--device flex --model . --out {level} --level auto");
+        let line = format!("optimize {of} {asked} {REQUESTS}");
         let found = object(&moebius(&line, folder.path()));
         assert_eq!(found["level"], level);
         let tried = flags(&found);
