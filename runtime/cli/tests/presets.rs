@@ -13,10 +13,13 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use published::model;
 use serde_json::{Value, json};
+
+/// The longest time in which a server loads the tiny model.
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// Heading of the table in docs/configuration.md.
 const HEADING: &str = "| preset | command | figure | without | with |";
@@ -170,7 +173,7 @@ impl Drop for Served {
     }
 }
 
-/// Bytes of a server's cache before it has more than one request.
+/// Bytes of a server's cache after its first, short answer.
 fn bytes_of_a_server(folder: &Path, preset: Option<&str>) -> u64 {
     let line = "serve --model . --served-name tiny --address 127.0.0.1:0 --context 64";
     let mut command = moebius(folder, line, preset);
@@ -185,10 +188,9 @@ fn bytes_of_a_server(folder: &Path, preset: Option<&str>) -> u64 {
         let reply = ureq::get(format!("http://{address}{path}")).call();
         reply.map(|mut reply| reply.body_mut().read_to_string().expect("a text"))
     };
-    for _ in 0..500 {
-        if get("/health/ready").is_ok() {
-            break;
-        }
+    let until = Instant::now() + LONGEST;
+    while get("/health/ready").is_err() {
+        assert!(Instant::now() < until, "the model isn't loaded");
         sleep(Duration::from_millis(20));
     }
     let asked = json!({ "model": "tiny", "prompt": "w3", "max_tokens": 2, "temperature": 0 });
