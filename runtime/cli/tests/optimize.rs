@@ -151,19 +151,27 @@ fn the_smallest_level_changes_no_likeliest_token() {
     }
 }
 
-/// Every device takes weights and a cache in FP8, which the largest level allows; what else it lacks is told, and ends nothing.
+/// What a device lacks is told, and ends nothing. No option that is possible would save 5 % more: codes in FP8, whose rows are filled up to 64, take
+/// as much of the tiny model as f16.
 #[test]
 fn the_fewest_bytes_are_found_whatever_a_device_lacks() {
     for device in devices() {
         let level = "--level aggressive --goal memory --budget 5";
         let (folder, found) = found_on(&device, level);
-        for key in ["dtype", "kv-cache-dtype"] {
-            assert_eq!(found["chosen"][key], "fp8", "{found}");
-        }
-        for trial in found["trials"].as_array().expect("a list") {
+        let trials = found["trials"].as_array().expect("a list");
+        let bytes = |trial: &Value, when: &str| trial[when]["bytes"].as_f64();
+        let kept = trials.iter().filter(|trial| trial["kept"] == true);
+        let kept: Vec<&Value> = kept.collect();
+        let [first, last] = [kept.first(), kept.last()].map(|trial| trial.expect("one is kept"));
+        let most = bytes(first, "before").expect("a number");
+        let least = bytes(last, "after").expect("a number");
+        assert!(least <= 0.55 * most, "{found}");
+        for trial in trials {
             let verdict = trial["verdict"].as_str().expect("a text");
             let lacks = verdict.starts_with("not possible: ");
             assert_eq!(trial["accuracy"].is_null(), lacks, "{trial}");
+            let after = bytes(trial, "after");
+            assert!(after.is_none_or(|after| least <= after / 0.95), "{trial}");
         }
         let file = "--config found/moebius.toml --model found";
         let line = format!("generate {file} --device {device} --prompt w3 --max-tokens 4");
