@@ -28,12 +28,13 @@ const CACHES: &str = if cfg!(target_os = "macos") {
 
 /// The variables of ours that the command reads beside those of its flags, and whether this build does; docs/environment.md says what they
 /// mean.
-const OURS: [(&str, bool); 7] = [
+const OURS: [(&str, bool); 8] = [
     ("MOEBIUS_API_KEYS", true),
     ("MOEBIUS_CONFIG", true),
     ("MOEBIUS_PJRT_CPU", cfg!(feature = "xla")),
     ("MOEBIUS_PJRT_CUDA", cfg!(feature = "xla")),
     ("MOEBIUS_PJRT_TPU", cfg!(feature = "xla")),
+    ("MOEBIUS_PRESET", true),
     ("MOEBIUS_SIMD", true),
     ("MOEBIUS_XLA_CACHE", cfg!(feature = "xla")),
 ];
