@@ -1,6 +1,7 @@
 //! Products with weights in blocks of codes: against the f64 oracle, bit for bit against the same variant on the decoded weights, and on
 //! blocks that another program has written and decoded.
 
+use crate::fp8_gemm::{back, back_of_experts, described};
 use crate::grouped_gemm::{Product, gated_by, variants, with};
 use crate::tensors::case_file;
 use crate::{Outcome, operation};
@@ -8,7 +9,7 @@ use half::f16;
 use moebius_device::Runtime;
 use moebius_ops::blocks::{BlockFormat, Scales};
 use moebius_ops::grouped_gemm::{Activation, Problem, Source, Stored};
-use moebius_ops::{Element, GroupedGemm, HostTensor};
+use moebius_ops::{Element, HostTensor};
 use moebius_shaders::ProductHow;
 use moebius_shaders::grouped_gemm::Variant;
 use moebius_tests::data::Rng;
@@ -29,8 +30,9 @@ impl Blocks {
             stored: Stored::Blocks(format),
             ..decoded.problem
         };
-        let words = format.to_words(bytes, problem.k).unwrap();
-        decoded.weights = format.decoded(&words, problem.k);
+        let [_, columns] = problem.weight_rows();
+        let words = format.to_words(bytes, columns).unwrap();
+        decoded.weights = format.decoded(&words, columns);
         Self {
             problem,
             decoded,
@@ -40,9 +42,14 @@ impl Blocks {
 
     /// Draws random blocks.
     fn random(problem: Problem, format: BlockFormat) -> Self {
-        let rows = problem.experts * problem.parts() * problem.n;
-        let bytes = random_blocks(format, [rows, problem.k]);
-        Self::of(Product::random(problem), format, &bytes)
+        Self::new(Product::random(problem), format)
+    }
+
+    /// Replaces a product's weights by random blocks.
+    fn new(product: Product, format: BlockFormat) -> Self {
+        let [rows, columns] = product.problem.weight_rows();
+        let bytes = random_blocks(format, [product.problem.experts * rows, columns]);
+        Self::of(product, format, &bytes)
     }
 
     fn operands(&self) -> Vec<HostTensor> {
@@ -58,7 +65,7 @@ impl Blocks {
 
     /// The output rows that have a slot.
     fn run(&self, target: &Target, variant: Variant) -> Vec<f32> {
-        let described = GroupedGemm::CodedLinear(self.problem);
+        let described = described(self.problem);
         let got = operation::run_by(target, &described, &by(variant), &self.operands());
         let got = got.unwrap().remove(0);
         let used = &got.floats()[..self.decoded.used()];
@@ -74,7 +81,7 @@ impl Blocks {
             None => &variants[..1],
         };
         Outcome::of(variants.iter().map(|&variant| {
-            let described = GroupedGemm::CodedLinear(self.problem);
+            let described = described(self.problem);
             let tolerance = |_: &str| rel_l2(element);
             let outcome =
                 operation::check_by(target, described, &by(variant), &operands, tolerance);
@@ -170,6 +177,23 @@ pub(crate) fn experts(target: &Target) -> Outcome {
     }))
 }
 
+/// Checks the products for the gradients of rows, which read the blocks of the forward across, in every format.
+pub(crate) fn in_out(target: &Target) -> Outcome {
+    let mut outcomes = Vec::new();
+    for format in BlockFormat::ALL {
+        for (m, n, blocks) in [(1, 1, 1), (9, 64, 3), (70, 130, 2)] {
+            let problem = back((m, n, blocks * format.layout().values));
+            outcomes.push(Blocks::random(problem, format).check(target, variants(target)));
+        }
+    }
+    let (uneven, keys) = back_of_experts();
+    for format in [BlockFormat::Q8_0, BlockFormat::Mxfp4] {
+        let blocks = Blocks::new(Product::new(uneven, &keys), format);
+        outcomes.push(blocks.check(target, variants(target)));
+    }
+    Outcome::of(outcomes)
+}
+
 /// Checks that a row's result doesn't depend on the others, from one row to more than a tile.
 pub(crate) fn rows(target: &Target) -> Outcome {
     let of = |m| Blocks::random(Problem::dense(m, 100, 64).unwrap(), BlockFormat::Q5_1);
@@ -248,7 +272,7 @@ fn with_kernels(
     by_variants(target, element, &[variant], sizes)
 }
 
-/// Checks dense products with a bias and gated experts of these rows and columns.
+/// Checks dense products with a bias and gated experts of these rows and columns, and a gradient of as many rows.
 fn by_variants(
     target: &Target,
     element: Element,
@@ -258,8 +282,12 @@ fn by_variants(
     Outcome::of(sizes.into_iter().flat_map(|(m, n)| {
         let dense = with(Problem::dense(m, n, 96).unwrap(), |p| p.bias = true);
         let experts = gated_by(Activation::Silu, Problem::new(m, 3, 1, n, 256).unwrap());
-        let both = [(dense, BlockFormat::Q8_0), (experts, BlockFormat::Q4K)];
-        both.map(|(problem, format)| {
+        let all = [
+            (dense, BlockFormat::Q8_0),
+            (experts, BlockFormat::Q4K),
+            (back((m, 96, 256)), BlockFormat::Q4K),
+        ];
+        all.map(|(problem, format)| {
             let problem = with(problem, |p| p.element = element);
             Blocks::random(problem, format).check(target, variants)
         })

@@ -4,7 +4,7 @@
 use crate::grouped_gemm::{Product, gated_by, variants, with};
 use crate::{Outcome, operation};
 use moebius_ops::fp8::{Fp8Format, pack};
-use moebius_ops::grouped_gemm::{Activation, Problem, Source, Stored, fp8};
+use moebius_ops::grouped_gemm::{Activation, Problem, Source, Stored, WeightLayout, fp8};
 use moebius_ops::scaling::{E8M0_ONE, Fp8Scheme, Granularity};
 use moebius_ops::{Element, GroupedGemm, HostTensor};
 use moebius_shaders::ProductHow;
@@ -26,6 +26,15 @@ const GRANULARITIES: [Granularity; 6] = [
     block(1, 128),
     block(3, 12),
     Granularity::Mx,
+];
+
+/// Dense sizes around words, registers, panels and blocks.
+const SIZES: [(usize, usize, usize); 5] = [
+    (1, 1, 1),
+    (5, 63, 31),
+    (9, 64, 128),
+    (3, 65, 130),
+    (70, 200, 391),
 ];
 
 pub(crate) fn with_codes(problem: Problem, format: Fp8Format, granularity: Granularity) -> Problem {
@@ -81,9 +90,10 @@ impl Coded {
             unreachable!("a product with codes");
         };
         let mut rng = Rng::new((problem.n * 7 + problem.k) as u64);
-        let rows = problem.experts * problem.parts() * problem.n;
+        let [rows, columns] = problem.weight_rows();
+        let rows = problem.experts * rows;
         let code = |code: usize| (code as u8 & 0x80) | (code as u8 & 0x7F).min(format.max_code());
-        let mut codes = || -> Vec<u8> { (0..problem.k).map(|_| code(rng.below(256))).collect() };
+        let mut codes = || -> Vec<u8> { (0..columns).map(|_| code(rng.below(256))).collect() };
         let words: Vec<u32> = (0..rows).flat_map(|_| pack(&codes())).collect();
         let bound = (3.0 / problem.k as f32).sqrt() / format.max();
         let count = fp8::scale_words(&problem);
@@ -108,7 +118,7 @@ impl Coded {
     }
 
     fn operation(&self) -> GroupedGemm {
-        GroupedGemm::CodedLinear(self.problem)
+        described(self.problem)
     }
 
     fn operands(&self) -> Vec<HostTensor> {
@@ -171,20 +181,66 @@ impl Coded {
     }
 }
 
+/// The product with codes, or the gradient of the rows of which it is the product.
+pub(crate) fn described(problem: Problem) -> GroupedGemm {
+    match problem.layout {
+        WeightLayout::OutIn => GroupedGemm::CodedLinear(problem),
+        WeightLayout::InOut => GroupedGemm::CodedLinearBackward {
+            problem: Problem {
+                n: problem.k,
+                k: problem.n,
+                layout: WeightLayout::OutIn,
+                ..problem
+            },
+            x: true,
+            bias: false,
+        },
+    }
+}
+
+/// The gradient of the m rows of a dense product with n columns and k inner columns.
+pub(crate) fn back((m, n, k): (usize, usize, usize)) -> Problem {
+    with(Problem::dense(m, k, n).unwrap(), |p| {
+        p.layout = WeightLayout::InOut;
+    })
+}
+
+/// The gradient of the rows of experts with 70 columns and 64 inner columns, and the rows' experts, of which some have none.
+pub(crate) fn back_of_experts() -> (Problem, Vec<u32>) {
+    let uneven = Problem::new(150, 5, 1, 64, 70).unwrap();
+    let uneven = with(uneven, |p| {
+        (p.rows, p.layout) = (Source::Sorted, WeightLayout::InOut);
+    });
+    let keys = (0..150).map(|s| if s % 9 == 0 { 5 } else { s % 2 * 3 });
+    (uneven, keys.collect())
+}
+
+/// Checks the products for the gradients of rows, which read the panels of the forward across.
+pub(crate) fn in_out(target: &Target) -> Outcome {
+    let (uneven, keys) = back_of_experts();
+    let e4m3 = GRANULARITIES.map(|granularity| (Fp8Format::E4M3, granularity));
+    let schemes = e4m3
+        .into_iter()
+        .chain([(Fp8Format::E5M2, Granularity::Row)]);
+    let mut outcomes = Vec::new();
+    for (format, granularity) in schemes {
+        let coded = |problem| with_codes(problem, format, granularity);
+        for size in SIZES {
+            outcomes.push(Coded::random(coded(back(size))).check(target));
+        }
+        let sorted = Product::new(coded(uneven), &keys);
+        outcomes.push(Coded::new(sorted).check(target));
+    }
+    Outcome::of(outcomes)
+}
+
 /// Checks every format and kind of scale, in sizes around words, registers, panels and blocks.
 pub(crate) fn scales(target: &Target) -> Outcome {
-    let sizes = [
-        (1, 1, 1),
-        (5, 63, 31),
-        (9, 64, 128),
-        (3, 65, 130),
-        (70, 200, 391),
-    ];
     let dense = |(m, n, k)| Problem::dense(m, n, k).unwrap();
     let mut outcomes = Vec::new();
     for format in FORMATS {
         for granularity in GRANULARITIES {
-            for size in sizes {
+            for size in SIZES {
                 let problem = with_codes(dense(size), format, granularity);
                 outcomes.push(Coded::random(problem).check(target));
             }
@@ -229,6 +285,8 @@ fn check_by(
     let shared = typed(Problem::new(90, 4, 3, 24, 32).unwrap());
     let gated = gated_by(Activation::Silu, shared);
     outcomes.push(check(with_codes(gated, Fp8Format::E4M3, Granularity::Row)));
+    let turned = typed(back((70, 392, 200)));
+    outcomes.push(check(with_codes(turned, Fp8Format::E4M3, block(128, 128))));
     Outcome::of(outcomes)
 }
 
@@ -316,7 +374,13 @@ pub(crate) fn halves(target: &Target, element: Element) -> Outcome {
     });
     let gated = gated_by(Activation::Silu, shared);
     let large = block(128, 128);
-    let products = [(dense, large), (gated, large), (gated, Granularity::Row)];
+    let turned = with(back((21, 70, 132)), |p| p.element = element);
+    let products = [
+        (dense, large),
+        (gated, large),
+        (gated, Granularity::Row),
+        (turned, large),
+    ];
     Outcome::of(products.map(|(problem, granularity)| {
         let coded = with_codes(problem, Fp8Format::E4M3, granularity);
         Coded::random(coded).check(target)

@@ -113,7 +113,7 @@ pub const GROUPED_GEMM: &[Case] = cases! {
     sparse24_gemm: sizes, f16 = halves(Element::F16), bf16 = halves(Element::Bf16),
         matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16),
         pipelines_f16 = pipelines(Element::F16), pipelines_bf16 = pipelines(Element::Bf16);
-    block_gemm: formats, experts, rows, of_another_program, f16 = halves(Element::F16), bf16 = halves(Element::Bf16),
+    block_gemm: formats, experts, rows, in_out, of_another_program, f16 = halves(Element::F16), bf16 = halves(Element::Bf16),
         matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16),
         pipelines_f16 = pipelines(Element::F16), pipelines_bf16 = pipelines(Element::Bf16);
     weight_gradient: tile_edges, dense = dense_of(Element::F32), row_blocks, uneven_experts, gather,
@@ -127,7 +127,7 @@ pub const GROUPED_GEMM: &[Case] = cases! {
 
 /// Cases of matrix products with FP8 weights.
 pub const FP8_GEMM: &[Case] = cases! {
-    fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16 = halves(Element::F16),
+    fp8_gemm: scales, rows, experts, in_out, every_code, e8m0_scales, f16 = halves(Element::F16),
         bf16 = halves(Element::Bf16), matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16),
         pipelines_f16 = pipelines(Element::F16), pipelines_bf16 = pipelines(Element::Bf16);
     fp8_conversion: every_value, every_code, quantize, products;

@@ -158,7 +158,7 @@ fn assert_same_specials(what: &str, got: &[f64], want: &[f64]) {
 /// Names of the results in sorted rows whose rows past the last expert's the operation leaves unchanged.
 fn of_sorted_rows(operation: &Operation) -> &'static [&'static str] {
     match operation {
-        Operation::GroupedGemm(_) => &["y", "drows"],
+        Operation::GroupedGemm(_) => &["y", "drows", "dx"],
         Operation::Experts(_) => &["pre"],
         Operation::SegmentAttention(_) => &["o", "lse", "dq", "dk", "dv"],
         _ => &[],
@@ -167,10 +167,10 @@ fn of_sorted_rows(operation: &Operation) -> &'static [&'static str] {
 
 /// Whether kernels write no row past the last expert's.
 fn leaves_other_rows(operation: &Operation) -> bool {
-    use GroupedGemm::{CodedLinear, Fp8Codes};
+    use GroupedGemm::{CodedLinear, CodedLinearBackward, Fp8Codes};
     matches!(
         operation,
-        Operation::GroupedGemm(CodedLinear(_) | Fp8Codes(_))
+        Operation::GroupedGemm(CodedLinear(_) | CodedLinearBackward { .. } | Fp8Codes(_))
     )
 }
 

@@ -1,7 +1,7 @@
 //! Products with weights in blocks of codes ([`moebius_ops::blocks`]).
 
-use super::coded;
 use super::decoded::{DEPTH, Decode, Decoded};
+use super::{coded, coded_backward};
 use crate::permute::Segments;
 use crate::product::Run;
 use crate::values::Matrices;
@@ -23,19 +23,21 @@ pub fn linear(
     words: &[i32],
     bias: Option<&[f32]>,
 ) -> Vec<f32> {
-    let Stored::Blocks(format) = problem.stored else {
-        unreachable!("a call with blocks has a problem with blocks");
-    };
-    let right = |e: usize| Decoded {
-        rows: Blocks {
-            format,
-            words,
-            width: format.row_words(problem.k),
-            first: e * problem.n * problem.parts(),
-        },
-        run: Run::Along,
-    };
+    let right = |e| Blocks::of(problem, words, e, Run::Along);
     coded(problem, segments, (x, bias), right)
+}
+
+/// Computes the gradients that are needed of a plain product of sorted rows, from that of its result \[R,n\]: of x \[R,k\], and of the biases
+/// \[E,n\].
+pub fn linear_backward(
+    problem: &Problem,
+    segments: &Segments,
+    needs: [bool; 2],
+    dy: &[f32],
+    words: &[i32],
+) -> [Option<Vec<f32>>; 2] {
+    let right = |e| Blocks::of(problem, words, e, Run::Across);
+    coded_backward(problem, segments, needs, dy, right)
 }
 
 /// The weights of one expert.
@@ -48,6 +50,22 @@ struct Blocks<'a> {
     width: usize,
     /// The expert's first row.
     first: usize,
+}
+
+impl<'a> Blocks<'a> {
+    /// The weights of expert `e` of a product whose rows of words are these; their lines run as `run` says.
+    fn of(problem: &Problem, words: &'a [i32], e: usize, run: Run) -> Decoded<Self> {
+        let Stored::Blocks(format) = problem.stored else {
+            unreachable!("a call with blocks has a problem with blocks");
+        };
+        let rows = Self {
+            format,
+            words,
+            width: format.row_words(problem.k),
+            first: e * problem.n * problem.parts(),
+        };
+        Decoded { rows, run }
+    }
 }
 
 impl Decode for Blocks<'_> {

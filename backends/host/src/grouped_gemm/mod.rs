@@ -145,6 +145,23 @@ fn coded<'a, R: Right>(
     padded(activated(p, x, right, &of_experts), p.row_bound, p.n)
 }
 
+/// Computes the gradients that are needed of a plain product of sorted rows with codes, from that of its result \[R,n\]: of x \[R,k\], by the
+/// factor `right` of each expert \[n,k\], and of the biases \[E,n\].
+fn coded_backward<R: Right>(
+    p: &Problem,
+    segments: &Segments,
+    [of_x, of_bias]: [bool; 2],
+    dy: &[f32],
+    right: impl Fn(usize) -> R,
+) -> [Option<Vec<f32>>; 2] {
+    let dx = of_x.then(|| {
+        let dx = multiplied_by(segments, (matrix(segments, dy, p.n), p.k), right, |_| None);
+        padded(dx, p.row_bound, p.k)
+    });
+    let dbias = of_bias.then(|| segments.sums(segments.unpadded(dy, p.n), p.n));
+    [dx, dbias]
+}
+
 /// Computes the products of experts, \[rows, n\], with their activation; each expert comes with the lines and the number of its rows.
 fn activated<'a, R: Right>(
     p: &Problem,

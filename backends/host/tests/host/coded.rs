@@ -1,6 +1,6 @@
 //! Products of rows and weights that are FP8 codes, or blocks of codes.
 
-use moebius_host::grouped_gemm::fp8::{Weights, linear};
+use moebius_host::grouped_gemm::fp8::{Weights, linear, linear_backward};
 use moebius_host::grouped_gemm::{self, blocks};
 use moebius_host::permute::Segments;
 use moebius_host::quantize::Scales;
@@ -8,8 +8,9 @@ use moebius_host::{Matrices, Values};
 use moebius_ops::blocks::BlockFormat;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::fp8::{expert_words, scale_shape};
-use moebius_ops::grouped_gemm::{Problem, Stored};
+use moebius_ops::grouped_gemm::{Problem, Source, Stored};
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
+use moebius_ops::{GroupedGemm, HostTensor, Operation, permute};
 use std::borrow::Cow;
 
 /// Computes the product of rows x and codes [rows, n]; gated, the columns of the gate times the others.
@@ -88,7 +89,8 @@ fn matrix(values: &[f32], columns: usize) -> Matrices<'_> {
     }
 }
 
-/// Few rows decode blocks in a cache, many rows into panels; both give the bits of the product with what the blocks decode to.
+/// Few rows decode blocks in a cache, many rows into panels; both give the bits of the product with what the blocks decode to. So do the
+/// gradients.
 #[test]
 fn blocks_give_the_bits_of_decoded_weights() {
     for format in BlockFormat::ALL {
@@ -120,6 +122,87 @@ fn blocks_give_the_bits_of_decoded_weights() {
             let got = blocks::linear(&problem, None, matrix(&x, k), &words, Some(&bias));
             let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&got), bits(&want), "{format}, {rows} x {k} x {n}");
+            let dy: Vec<f32> = (0..rows * n)
+                .map(|i| (i * 29 % 53) as f32 / 3.0 - 8.0)
+                .collect();
+            let needs = [true, false, true];
+            let [drows, _, db] =
+                grouped_gemm::linear_backward(&values, &one, needs, [&dy, &[]], weights);
+            let got = blocks::linear_backward(&problem, &one, [true; 2], &dy, &words);
+            for (got, want) in got.into_iter().zip([drows, db]) {
+                let [got, want] = [got, want].map(|values| bits(&values.expect("asked for")));
+                assert_eq!(got, want, "{format}, back through {rows} x {k} x {n}");
+            }
         }
+    }
+}
+
+/// The gradients through codes are those of the reference, for columns that fill panels of words and registers and for others, and for
+/// experts with and without rows.
+#[test]
+fn gradients_through_codes_are_those_of_the_reference() {
+    let keys: Vec<u32> = (0..90).map(|slot| slot % 7 % 4 * 2).collect();
+    let sort = permute::reference(&keys, 5);
+    for (n, k, granularity) in [
+        (1, 1, Granularity::Row),
+        (64, 128, Granularity::of_blocks(128, 128)),
+        (70, 33, Granularity::Tensor),
+        (130, 260, Granularity::of_blocks(1, 32)),
+        (1100, 96, Granularity::of_blocks(3, 12)),
+    ] {
+        let problem = Problem {
+            rows: Source::Sorted,
+            stored: Stored::Fp8(Fp8Scheme {
+                format: Fp8Format::E4M3,
+                granularity,
+            }),
+            ..Problem::new(90, 5, 1, n, k).expect("a shape")
+        };
+        // Without these bits, no code is NaN.
+        let word = |i: usize| (i as u32 + 1).wrapping_mul(0x9E37_79B9) & 0xBCBC_BCBC;
+        let codes: Vec<u32> = (0..5 * expert_words(&problem)).map(word).collect();
+        let count: usize = scale_shape(&problem).iter().product();
+        let scales: Vec<f32> = (0..5 * count).map(|i| (i % 7 + 1) as f32 / 64.0).collect();
+        let dy: Vec<f32> = (0..90 * n)
+            .map(|i| (i * 37 % 61) as f32 / 30.0 - 1.0)
+            .collect();
+        let words: Vec<i32> = codes.iter().map(|word| *word as i32).collect();
+        let weights = Weights {
+            codes: &words,
+            scales: Scales::F32(Cow::Borrowed(&scales)),
+            bias: None,
+        };
+        let segments = Segments::new(
+            [Some(sort.order.clone()), Some(sort.offsets.clone()), None],
+            90,
+        );
+        let got = linear_backward(&problem, &segments, [true; 2], &dy, &weights);
+        let operation = Operation::from(GroupedGemm::CodedLinearBackward {
+            problem,
+            x: true,
+            bias: true,
+        });
+        let operands = [
+            HostTensor::of_f32(&dy),
+            codes.into(),
+            HostTensor::of_f32(&scales),
+            sort.order.clone().into(),
+            sort.offsets.clone().into(),
+        ];
+        let want = operation.reference(&operands).expect("operands that fit");
+        for (got, want) in got.into_iter().zip(&want) {
+            let (got, want) = (got.expect("asked for"), want.floats());
+            let largest = want
+                .iter()
+                .fold(0.0_f64, |most, value| most.max(value.abs()));
+            assert!(largest > 0.0, "nothing of {n} x {k}");
+            assert_eq!(got.len(), want.len());
+            for (got, want) in got.iter().zip(want) {
+                let off = (f64::from(*got) - want).abs();
+                assert!(off <= 1e-5 * largest, "{n} x {k}: {got} for {want}");
+            }
+        }
+        let none = linear_backward(&problem, &segments, [false; 2], &dy, &weights);
+        assert_eq!(none, [None, None]);
     }
 }

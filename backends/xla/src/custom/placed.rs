@@ -76,7 +76,8 @@ pub(crate) fn experts_of(operation: &Operation) -> Option<usize> {
         Operation::GroupedGemm(
             GroupedGemm::Linear(problem)
             | GroupedGemm::LinearBackward { problem, .. }
-            | GroupedGemm::CodedLinear(problem),
+            | GroupedGemm::CodedLinear(problem)
+            | GroupedGemm::CodedLinearBackward { problem, .. },
         ) => (problem.experts, problem.dense),
         _ => return None,
     };
@@ -238,7 +239,8 @@ fn products(
     let mut local = *operation;
     let (GroupedGemm::Linear(p)
     | GroupedGemm::LinearBackward { problem: p, .. }
-    | GroupedGemm::CodedLinear(p)) = &mut local
+    | GroupedGemm::CodedLinear(p)
+    | GroupedGemm::CodedLinearBackward { problem: p, .. }) = &mut local
     else {
         unreachable!("refused before it is lowered");
     };
@@ -353,7 +355,8 @@ impl Share {
                 let mut local = *product;
                 let (GroupedGemm::Linear(p)
                 | GroupedGemm::LinearBackward { problem: p, .. }
-                | GroupedGemm::CodedLinear(p)) = &mut local
+                | GroupedGemm::CodedLinear(p)
+                | GroupedGemm::CodedLinearBackward { problem: p, .. }) = &mut local
                 else {
                     return Ok(None);
                 };

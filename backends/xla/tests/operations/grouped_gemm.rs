@@ -287,6 +287,46 @@ fn experts_have_weights_of_their_own() {
     }
 }
 
+/// The operands of the gradients of a product: those of [`inputs`], with dy in place of x, and without biases.
+pub(crate) fn gradient_inputs(p: &Problem, dy: Host, sort: Option<&Sorted>) -> Vec<Host> {
+    let mut inputs = inputs(p, dy, sort);
+    inputs.pop();
+    inputs
+}
+
+#[test]
+fn gradients_go_through_codes() {
+    let (keys, used, bound) = (dealt(26, &[9, 0, 7, 5]), 21, 24);
+    for granularity in GRANULARITIES {
+        for (of, format, tolerance) in [
+            (F32, Fp8Format::E4M3, 1e-5),
+            (F32, Fp8Format::E5M2, 1e-5),
+            (BF16, Fp8Format::E4M3, 2e-2),
+        ] {
+            let p = Problem {
+                element: element(of),
+                ..dense(bound, [70, 33], granularity, format)
+            };
+            let mut values = noise(bound * 70, 2);
+            let all = gradient_inputs(&p, floats(of, &[bound, 70], &values), None);
+            let of_experts = Problem {
+                element: p.element,
+                ..routed(p, 26, [4, 1], Source::Sorted)
+            };
+            values[used * 70..].fill(f32::NAN);
+            let dy = floats(of, &[bound, 70], &values);
+            let some = gradient_inputs(&of_experts, dy, Some(&sorted(&keys, 4)));
+            for (problem, inputs) in [(p, all), (of_experts, some)] {
+                let backward = |x, bias| GroupedGemm::CodedLinearBackward { problem, x, bias };
+                let got = run::check(backward(true, true), &inputs, of_largest(tolerance));
+                assert!(got.iter().all(|gradient| gradient.ty.element == of));
+                assert_eq!(run(backward(true, false), &inputs), got[..1]);
+                run::check(backward(false, true), &inputs, of_largest(tolerance));
+            }
+        }
+    }
+}
+
 #[test]
 fn rows_without_an_expert_are_zeros() {
     let p = dense(6, [5, 9], Granularity::Row, Fp8Format::E5M2);
@@ -348,7 +388,7 @@ pub(crate) fn inputs_in_blocks(
     inputs
 }
 
-/// Products of all formats, dense ones and of gated experts, are those of what the blocks decode to.
+/// Products of all formats, dense ones and of gated experts, are those of what the blocks decode to. So are gradients.
 #[test]
 fn blocks_of_codes_are_decoded_in_the_graph() {
     for format in BlockFormat::ALL {
@@ -363,10 +403,20 @@ fn blocks_of_codes_are_decoded_in_the_graph() {
             bias: true,
             ..routed(dense, 6, [3, 2], Source::Tokens)
         };
-        for p in [dense, experts] {
+        let plain = routed(dense, 6, [3, 1], Source::Sorted);
+        for p in [dense, experts, plain] {
             let sort = (!p.dense).then(|| sorted(&[0, 2, 2, 0, 3, 2], 3));
-            let inputs = inputs_in_blocks(&p, format, sort.as_ref());
+            let mut inputs = inputs_in_blocks(&p, format, sort.as_ref());
             run::check(GroupedGemm::CodedLinear(p), &inputs, of_largest(1e-5));
+            if p.is_plain() {
+                inputs[0] = f32s(&[p.row_bound, p.n], &noise(p.row_bound * p.n, 3));
+                let backward = GroupedGemm::CodedLinearBackward {
+                    problem: p,
+                    x: true,
+                    bias: true,
+                };
+                run::check(backward, &inputs, of_largest(1e-5));
+            }
         }
     }
 }

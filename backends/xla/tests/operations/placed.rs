@@ -4,7 +4,7 @@
 use crate::attention;
 use crate::cpu::Cpu;
 use crate::experts::{Batch, call, dealt, network, problem, sorted};
-use crate::grouped_gemm::{dense, inputs, inputs_in_blocks, routed};
+use crate::grouped_gemm::{dense, gradient_inputs, inputs, inputs_in_blocks, routed};
 use crate::run::{Host, compare, f32s, floats, i32s, noise, of_largest, type_of};
 use moebius_ops::attention::{Pattern, Rule, Sizes};
 use moebius_ops::blocks::BlockFormat;
@@ -209,8 +209,20 @@ fn codes_and_scales_are_divided() {
         let x = |rows: usize| f32s(&[rows, 36], &noise(rows * 36, 2));
         let product = GroupedGemm::CodedLinear(p);
         check(product, false, &inputs(&p, x(26), None), of_largest(1e-5));
+        let dy = || f32s(&[26, 70], &noise(26 * 70, 3));
+        let backward = |problem| GroupedGemm::CodedLinearBackward {
+            problem,
+            x: true,
+            bias: true,
+        };
+        let of_all = gradient_inputs(&p, dy(), None);
+        check(backward(p), false, &of_all, of_largest(1e-5));
+        let sort = sorted(&keys, 4);
+        let sorted_rows = routed(p, 26, [4, 1], Source::Sorted);
+        let of_experts = gradient_inputs(&sorted_rows, dy(), Some(&sort));
+        check(backward(sorted_rows), true, &of_experts, of_largest(1e-5));
         let p = routed(p, 26, [4, 2], Source::Tokens);
-        let inputs = inputs(&p, x(13), Some(&sorted(&keys, 4)));
+        let inputs = inputs(&p, x(13), Some(&sort));
         check(GroupedGemm::CodedLinear(p), true, &inputs, of_largest(1e-5));
     }
 }

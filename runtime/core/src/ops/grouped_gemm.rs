@@ -1,6 +1,7 @@
 //! Products: rows · W_eᵀ + b_e for the sorted rows of each expert e, or one product of all rows; the shapes are those of
 //! [`moebius_ops::grouped_gemm`]. FP8 weights are panels of codes, and others blocks of codes ([`moebius_ops::blocks`]); both are decoded
-//! while they are loaded, or FP8 codes multiplied by matrix instructions ([`moebius_ops::fp8_mma`]); products with them have no derivative.
+//! while they are loaded, or FP8 codes multiplied by matrix instructions ([`moebius_ops::fp8_mma`]). Codes have no derivative; through a plain
+//! product that decodes them x and the bias have one.
 
 use super::call::Request;
 use super::{Assignment, DeviceValue, Sorted, quantize};
@@ -261,6 +262,9 @@ pub(super) mod flex {
                 bias,
             } => gradients(problem, [*rows, *w, *bias], b),
             GroupedGemm::CodedLinear(problem) => coded_linear(problem, b),
+            GroupedGemm::CodedLinearBackward { problem, x, bias } => {
+                coded_gradients(problem, [*x, *bias], b)
+            }
             GroupedGemm::Fp8Codes(_) => {
                 unreachable!("a product of codes needs matrix instructions")
             }
@@ -308,26 +312,49 @@ pub(super) mod flex {
     fn coded_linear(p: &Problem, mut b: Operands) -> Vec<Computed> {
         let x = b.float("x").to_contiguous();
         let segments = (!p.dense).then(|| segments(&mut b, 0));
+        let (segments, x) = (segments.as_ref(), matrices(&x));
+        let y = if p.stored.blocks().is_some() {
+            let (words, bias) = (b.word("codes").to_contiguous(), Floats::of(&mut b, "b"));
+            blocks::linear(p, segments, x, &signed_words(&words), bias.maybe())
+        } else {
+            by_fp8(&mut b, |weights| fp8::linear(p, segments, x, weights))
+        };
+        vec![y.into()]
+    }
+
+    /// Computes the gradients that are needed through codes: of x and the biases.
+    fn coded_gradients(p: &Problem, needs: [bool; 2], mut b: Operands) -> Vec<Computed> {
+        let segments = segments(&mut b, p.row_bound);
+        let dy = Floats::of(&mut b, "dy");
+        let dy = dy.values();
+        let gradients = if p.stored.blocks().is_some() {
+            let words = b.word("codes").to_contiguous();
+            blocks::linear_backward(p, &segments, needs, dy, &signed_words(&words))
+        } else {
+            by_fp8(&mut b, |weights| {
+                fp8::linear_backward(p, &segments, needs, dy, weights)
+            })
+        };
+        let needed = gradients.into_iter().flatten();
+        needed.map(Computed::from).collect()
+    }
+
+    /// Computes something of the FP8 codes, scales and bias among the operands.
+    fn by_fp8<T>(b: &mut Operands, compute: impl FnOnce(&Weights<'_>) -> T) -> T {
         let codes = b.word("codes").to_contiguous();
-        let codes = signed_words(&codes);
-        let bias = Floats::of(&mut b, "b");
-        if p.stored.blocks().is_some() {
-            let (segments, x) = (segments.as_ref(), matrices(&x));
-            return vec![blocks::linear(p, segments, x, &codes, bias.maybe()).into()];
-        }
+        let bias = Floats::of(b, "b");
         let scales = match b.take("scales") {
             Value::Float(scales) => Value::Float(to_f32(scales).to_contiguous()),
             bytes @ Value::Word(_) => bytes,
         };
-        let weights = Weights {
-            codes: &codes,
+        compute(&Weights {
+            codes: &signed_words(&codes),
             scales: match &scales {
                 Value::Float(scales) => Scales::F32(Cow::Borrowed(scales.storage())),
                 Value::Word(bytes) => Scales::E8M0(words(bytes.clone()).into()),
             },
             bias: bias.maybe(),
-        };
-        vec![fp8::linear(p, segments.as_ref(), matrices(&x), &weights).into()]
+        })
     }
 
     /// Returns the words of a contiguous tensor; borrows them if they are i32, as Burn's integers are here.

@@ -3,17 +3,8 @@
 //! Rows are those of the bound slab. They begin with a word, but blocks lie in them at any byte, so four bytes are read from two words.
 
 use super::pipeline::Chunk;
-use super::{KERNEL, Problem, WeightLayout};
-use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::blocks::{BlockFormat, Field, GROUP, Levels, Scales};
-
-/// Checks that the kernels can read the problem's weights.
-pub(super) fn supported(problem: &Problem) -> Result<(), Unsupported> {
-    let right = problem.stored.blocks().is_none() || problem.layout == WeightLayout::OutIn;
-    let needs = "weights in blocks of [E, n, k]";
-    Unsupported::unless(right, KERNEL, needs, "weights of [E, k, n]")
-}
 
 /// The bits from byte `byte` of a row to the end of its word. `row` is the row's first word.
 #[cube]
@@ -166,7 +157,7 @@ fn offset_of(
     }
 }
 
-/// Four values of row `row` from column `column` on, a multiple of 4; 0 past the end of the row.
+/// Four values of row `row`, of `k`, from column `column` on, a multiple of 4; 0 past the end of the row.
 #[cube]
 pub(super) fn four_of_row(
     codes: &[u32],
@@ -201,6 +192,22 @@ pub(super) fn four_of_row(
         }
     }
     four
+}
+
+/// The value of row `row`, of `k`, at column `column`.
+#[cube]
+pub(super) fn one_of_row(
+    codes: &[u32],
+    row: usize,
+    column: usize,
+    k: usize,
+    #[comptime] format: BlockFormat,
+) -> f32 {
+    let lane = column % 4;
+    let four = four_of_row(codes, row, column - lane, k, format);
+    let low = select(lane == 0, four.extract(0usize), four.extract(1usize));
+    let high = select(lane == 2, four.extract(2usize), four.extract(3usize));
+    select(lane < 2, low, high)
 }
 
 /// Chunk `chunk` of a row in 16 bits: eight values.

@@ -1,14 +1,16 @@
 //! The `cpu` variant on FP8 codes: a panel of 64 columns at a time, front to back.
 //!
 //! Few rows multiply the codes while decoding them, which is bound by memory: 16 MB are read instead of the 64 MB of f32 weights.
-//! More rows share one decoding of a group of columns into scratch, and then use the product of [`super::cpu`]. Both sum over k
-//! in order.
+//! More rows share one decoding of a group of columns into scratch, and then use the product of [`super::cpu`], as all do whose weights are
+//! \[k, n\]. Both sum over k in order.
 
 use super::cpu::{
-    Packed, Spec, begun_tile, biases_of, blocks_of_rows, panel_row, scratch, store_rows,
+    Packed, Spec, begun_tile, biases_of, blocks_of_rows, panel_row, scratch, store_rows, transpose,
 };
 use super::fp8::{beyond, block_words, decode_lane, plain_lane, rebias, scale_at, special_codes};
-use super::{Bindings, DeviceElement, Operands, Plan, Sizes, Slab, bind, segment, sizes};
+use super::{
+    Bindings, DeviceElement, Operands, Plan, Sizes, Slab, WeightLayout, bind, segment, sizes,
+};
 use cubecl::prelude::*;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::fp8::PANEL;
@@ -147,6 +149,72 @@ fn pack_codes<N: Size>(
             }
         }
     }
+}
+
+/// packed\[kk\]\[register\] = the decoded weights \[k, n\] of a group at inner column kk. The words of neighbouring inner columns lie side by
+/// side, so a register holds one word of each, and the square of registers that it is decoded to is transposed.
+#[cube]
+fn pack_turned<N: Size>(
+    codes: &[Vector<u32, N>],
+    scales: &[u32],
+    packed: &mut [Vector<f32, N>],
+    sizes: &Sizes,
+    group: &Group,
+    base: usize,
+    #[comptime] spec: Spec,
+) {
+    let (fp8, _) = comptime!(codes_of(spec));
+    let registers = comptime!(spec.registers);
+    let width = N::value();
+    let words = sizes.n.div_ceil(4);
+    let block = block_words(words, fp8.granularity);
+    let first_panel = (group.expert - sizes.slab_first) * sizes.k.div_ceil(PANEL);
+    for kk in range_stepped(0, sizes.k, comptime!(width)) {
+        let panel = (first_panel + kk / PANEL) * words;
+        #[unroll]
+        for r in 0..registers {
+            let mut square = Array::<Vector<f32, N>>::new(width);
+            #[unroll]
+            for w in 0..comptime!(width / 4) {
+                let word = min(group.first / 4 + comptime!(r * width / 4 + w), words - 1);
+                let at = (panel + word) * comptime!(PANEL / width) + kk % PANEL / width;
+                let of_word = codes[at];
+                let of_lines = line_scales::<N>(scales, sizes, group, kk, word / block, spec);
+                #[unroll]
+                for lane in 0..4usize {
+                    square[comptime!(4 * w + lane)] =
+                        decode_lane::<N>(of_word, lane, fp8.format) * of_lines;
+                }
+            }
+            transpose::<N>(&mut square);
+            #[unroll]
+            for inner in 0..width {
+                packed[base + registers * (kk + inner) + r] = square[inner];
+            }
+        }
+    }
+}
+
+/// The scales in block `block` across of as many inner columns of weights \[k, n\] as a register has lanes, from `kk` on; past the last they
+/// repeat it.
+#[cube]
+fn line_scales<N: Size>(
+    scales: &[u32],
+    sizes: &Sizes,
+    group: &Group,
+    kk: usize,
+    block: usize,
+    #[comptime] spec: Spec,
+) -> Vector<f32, N> {
+    let (fp8, _) = comptime!(codes_of(spec));
+    let mut register = Vector::<f32, N>::empty();
+    #[unroll]
+    for lane in 0..N::value() {
+        let row = min(kk + lane, sizes.k - 1);
+        let scale = scale_at(scales, sizes, group.expert, row, block, fp8.granularity);
+        register.insert(lane, scale);
+    }
+    register
 }
 
 /// The index of word `word` of register `register` of a group.
@@ -350,35 +418,63 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
         let past = select(rows == 0, from, min(from + PANEL, sizes.n));
         let alone = comptime!(spec.with_registers(if spec.gated { 2 } else { PANEL / width }));
         let few = comptime!(spec.with_registers(2));
-        let step = columns_for::<N>(rows, alone, few, spec);
-        for first in range_stepped(from, past, step) {
-            let group = group_at::<N>(&sizes, expert, first, spec.gated);
-            let of = Rows {
-                begin,
-                end,
-                expert_row,
-            };
-            if rows == 1 {
-                let tile = comptime!(Tile::of(alone, 1));
-                few_rows::<F, N, O>(
-                    x, codes, scales, &order, &bias, out, &sizes, &of, &group, tile,
-                );
-            } else if rows <= comptime!(FEW_ROWS / 2) {
-                let tile = comptime!(Tile::of(few, FEW_ROWS / 2));
-                few_rows::<F, N, O>(
-                    x, codes, scales, &order, &bias, out, &sizes, &of, &group, tile,
-                );
-            } else if rows <= comptime!(FEW_ROWS) {
-                let tile = comptime!(Tile::of(few, FEW_ROWS));
-                few_rows::<F, N, O>(
-                    x, codes, scales, &order, &bias, out, &sizes, &of, &group, tile,
-                );
-            } else {
+        let of = Rows {
+            begin,
+            end,
+            expert_row,
+        };
+        if comptime!(spec.layout == WeightLayout::InOut) {
+            for first in range_stepped(from, past, comptime!(spec.columns(width))) {
+                let group = group_at::<N>(&sizes, expert, first, spec.gated);
                 many_rows::<F, N, O>(
                     x, codes, scales, &order, &bias, packed, out, &sizes, &of, &group, base, spec,
                 );
             }
+        } else {
+            let step = columns_for::<N>(rows, alone, few, spec);
+            for first in range_stepped(from, past, step) {
+                let group = group_at::<N>(&sizes, expert, first, spec.gated);
+                any_rows::<F, N, O>(
+                    x, codes, scales, &order, &bias, packed, out, &sizes, &of, &group, base, alone,
+                    few, spec,
+                );
+            }
         }
+    }
+}
+
+/// Multiplies all rows of an expert by a group in the way that their number suits.
+#[cube]
+fn any_rows<F: Float, N: Size, O: Size>(
+    x: &[F],
+    codes: &[Vector<u32, N>],
+    scales: &[u32],
+    order: &ComptimeOption<&[u32]>,
+    bias: &ComptimeOption<&[F]>,
+    packed: &mut [Vector<f32, N>],
+    out: &mut [Vector<F, O>],
+    sizes: &Sizes,
+    of: &Rows,
+    group: &Group,
+    base: usize,
+    #[comptime] alone: Spec,
+    #[comptime] few: Spec,
+    #[comptime] many: Spec,
+) {
+    let rows = of.end - of.begin;
+    if rows == 1 {
+        let tile = comptime!(Tile::of(alone, 1));
+        few_rows::<F, N, O>(x, codes, scales, order, bias, out, sizes, of, group, tile);
+    } else if rows <= comptime!(FEW_ROWS / 2) {
+        let tile = comptime!(Tile::of(few, FEW_ROWS / 2));
+        few_rows::<F, N, O>(x, codes, scales, order, bias, out, sizes, of, group, tile);
+    } else if rows <= comptime!(FEW_ROWS) {
+        let tile = comptime!(Tile::of(few, FEW_ROWS));
+        few_rows::<F, N, O>(x, codes, scales, order, bias, out, sizes, of, group, tile);
+    } else {
+        many_rows::<F, N, O>(
+            x, codes, scales, order, bias, packed, out, sizes, of, group, base, many,
+        );
     }
 }
 
@@ -398,7 +494,14 @@ fn many_rows<F: Float, N: Size, O: Size>(
     base: usize,
     #[comptime] spec: Spec,
 ) {
-    pack_codes::<N>(codes, scales, packed, sizes, group, base, spec);
+    match comptime!(spec.layout) {
+        WeightLayout::OutIn => {
+            pack_codes::<N>(codes, scales, packed, sizes, group, base, spec);
+        }
+        WeightLayout::InOut => {
+            pack_turned::<N>(codes, scales, packed, sizes, group, base, spec);
+        }
+    }
     let biases = biases_of::<F, N>(bias, sizes, of.expert_row, group.first, spec);
     let span = Packed {
         begin: of.begin,

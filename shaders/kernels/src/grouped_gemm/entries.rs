@@ -94,6 +94,9 @@ const DENSE_BLOCK: Problem = coded(dense(false), Fp8Format::E4M3, BLOCK);
 const DENSE_TENSOR: Problem = coded(dense(true), Fp8Format::E5M2, Granularity::Tensor);
 const GATHER_GATED_ROW: Problem = coded(GATHER_GATED_SILU, Fp8Format::E4M3, Granularity::Row);
 const SORTED_MX: Problem = coded(SORTED, Fp8Format::E4M3, Granularity::Mx);
+/// Those for the gradients of the rows.
+const DENSE_BLOCK_IN_OUT: Problem = turned(DENSE_BLOCK);
+const SORTED_ROW_IN_OUT: Problem = coded(SORTED_IN_OUT, Fp8Format::E5M2, Granularity::Row);
 
 /// The cases in f32, which cover every option, and those in 16-bit types, which cover the stores.
 const FULL: &[Problem] = &[
@@ -107,8 +110,15 @@ const FULL: &[Problem] = &[
     dense(false),
 ];
 
-const FP8: &[Problem] = &[DENSE_BLOCK, DENSE_TENSOR, GATHER_GATED_ROW, SORTED_MX];
-const FP8_HALF: &[Problem] = &[DENSE_BLOCK, GATHER_GATED_ROW];
+const FP8: &[Problem] = &[
+    DENSE_BLOCK,
+    DENSE_TENSOR,
+    GATHER_GATED_ROW,
+    SORTED_MX,
+    DENSE_BLOCK_IN_OUT,
+    SORTED_ROW_IN_OUT,
+];
+const FP8_HALF: &[Problem] = &[DENSE_BLOCK, GATHER_GATED_ROW, DENSE_BLOCK_IN_OUT];
 const HALF: &[Problem] = &[GATHER_GATED_SILU, SORTED, SORTED_IN_OUT];
 const LAYER: &[Problem] = &[dense(true), turned(dense(false))];
 /// Products with 2:4 weights, and those for the gradients of their rows.
@@ -130,10 +140,13 @@ const BLOCKS: &[Problem] = &[
     in_blocks(SORTED_BIAS, BlockFormat::Q6K),
     in_blocks(dense(false), BlockFormat::Iq4Nl),
     in_blocks(GATHER_GATED_SILU, BlockFormat::Mxfp4),
+    in_blocks(SORTED_IN_OUT, BlockFormat::Q4K),
+    in_blocks(turned(dense(false)), BlockFormat::Q8_0),
 ];
 const BLOCKS_HALF: &[Problem] = &[
     in_blocks(dense(true), BlockFormat::Q8_0),
     in_blocks(GATHER_GATED_SILU, BlockFormat::Q4K),
+    in_blocks(turned(dense(false)), BlockFormat::Q8_0),
 ];
 
 const MATRIX: &[Problem] = &[
@@ -143,10 +156,12 @@ const MATRIX: &[Problem] = &[
     SORTED_IN_OUT,
     DENSE_BLOCK,
     GATHER_GATED_ROW,
+    DENSE_BLOCK_IN_OUT,
     sparse(dense(true)),
     sparse(turned(dense(false))),
     in_blocks(dense(true), BlockFormat::Q8_0),
     in_blocks(GATHER_GATED_SILU, BlockFormat::Q4K),
+    in_blocks(turned(dense(false)), BlockFormat::Q8_0),
 ];
 
 const ALL: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Naive, Variant::Cpu];

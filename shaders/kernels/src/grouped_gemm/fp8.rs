@@ -1,7 +1,7 @@
 //! How CubeCL computes [`moebius_ops::grouped_gemm::fp8`].
 
 use super::{KERNEL, Problem, Sizes, WeightLayout};
-use crate::fp8::{Conversion, decode_four};
+use crate::fp8::{Conversion, decode_bits, decode_four};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
@@ -13,15 +13,13 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
     let Some(weights) = problem.stored.fp8() else {
         return Ok(());
     };
-    let plain = problem.layout == WeightLayout::OutIn;
-    let needs = "fp8 weights of [E, n, k]";
-    Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
-    let whole = weights.check(problem.k);
+    let [_, columns] = problem.weight_rows();
+    let whole = weights.check(columns);
     whole.map_err(|error| Unsupported::new(KERNEL, error.expected, error.got))?;
     crate::fits_binding(KERNEL, scale_words(problem) * 4, device)
 }
 
-/// The number of words along k that share a scale.
+/// The number of words of a row of weights, of `words` words, that share a scale.
 #[cube]
 pub(super) fn block_words(words: usize, #[comptime] granularity: Granularity) -> usize {
     match comptime!(granularity) {
@@ -58,11 +56,14 @@ pub(super) fn scale_at(
     }
 }
 
-/// The numbers by which the codes of an expert are found.
+/// The numbers by which the codes of an expert are found. A line is a row of the weights as they lie in memory: an output column of weights
+/// \[n, k\], or an inner column of weights \[k, n\].
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Panels {
     expert: usize,
-    /// Words per column, and words that share a scale.
+    /// Lines of a part.
+    lines: usize,
+    /// Words per line, and words that share a scale.
     words: usize,
     block: usize,
     /// The index of the expert's first matrix in the slab.
@@ -76,20 +77,26 @@ pub(super) fn panels_of(
     sizes: &Sizes,
     expert: usize,
     #[comptime] parts: usize,
+    #[comptime] layout: WeightLayout,
     #[comptime] granularity: Granularity,
 ) -> Panels {
-    let words = sizes.k.div_ceil(4);
+    let (lines, width) = match comptime!(layout) {
+        WeightLayout::OutIn => (sizes.n, sizes.k),
+        WeightLayout::InOut => (sizes.k, sizes.n),
+    };
+    let words = width.div_ceil(4);
     let block = block_words(words, granularity);
     Panels {
         expert,
+        lines,
         words,
         block,
         in_slab: (expert - sizes.slab_first) * parts,
-        of_part: sizes.n.div_ceil(PANEL),
+        of_part: lines.div_ceil(PANEL),
     }
 }
 
-/// A word of a column of a part of an expert, and its scale; neither may lie past the ends.
+/// A word of a line of a part of an expert, and its scale; neither may lie past the ends.
 #[cube]
 fn code_and_scale(
     codes: &[u32],
@@ -97,55 +104,96 @@ fn code_and_scale(
     sizes: &Sizes,
     panels: &Panels,
     part: usize,
-    column: usize,
+    line: usize,
     word: usize,
     #[comptime] granularity: Granularity,
 ) -> (u32, f32) {
-    let panel = (panels.in_slab + part) * panels.of_part + column / PANEL;
-    let code = codes[(panel * panels.words + word) * PANEL + column % PANEL];
-    let (row, block) = (part * sizes.n + column, word / panels.block);
+    let panel = (panels.in_slab + part) * panels.of_part + line / PANEL;
+    let code = codes[(panel * panels.words + word) * PANEL + line % PANEL];
+    let (row, block) = (part * panels.lines + line, word / panels.block);
     let scale = scale_at(scales, sizes, panels.expert, row, block, granularity);
     (code, scale)
 }
 
-/// The four values of a word of a column of a part of an expert, times their scale; 0 past the ends.
+/// The four values of a word of a line of a part of an expert, times their scale; 0 past the ends.
 #[cube]
-pub(super) fn four_of_column(
+pub(super) fn four_of_line(
     codes: &[u32],
     scales: &[u32],
     sizes: &Sizes,
     panels: &Panels,
     part: usize,
-    column: usize,
+    line: usize,
     word: usize,
     #[comptime] fp8: Fp8Scheme,
     #[comptime] conversion: Conversion,
 ) -> Vector<f32, Const<4>> {
     let mut four = Vector::<f32, Const<4>>::new(0.0f32);
-    if word < panels.words && column < sizes.n {
+    if word < panels.words && line < panels.lines {
         let of = fp8.granularity;
-        let (code, scale) = code_and_scale(codes, scales, sizes, panels, part, column, word, of);
+        let (code, scale) = code_and_scale(codes, scales, sizes, panels, part, line, word, of);
         four = decode_four(code, fp8.format, conversion) * Vector::new(scale);
     }
     four
 }
 
-/// A word of a column of a part of an expert, and its scale, for kernels that read several before they decode any; 0 past the ends.
+/// The value of a line of a part of an expert at `column`, times its scale; neither may lie past the ends.
 #[cube]
-pub(super) fn word_of_column(
+pub(super) fn one_of_line(
     codes: &[u32],
     scales: &[u32],
     sizes: &Sizes,
     panels: &Panels,
     part: usize,
+    line: usize,
     column: usize,
+    #[comptime] fp8: Fp8Scheme,
+) -> f32 {
+    let of = fp8.granularity;
+    let (word, scale) = code_and_scale(codes, scales, sizes, panels, part, line, column / 4, of);
+    let code = (word >> (8 * (column % 4) as u32)) & 0xFF;
+    f32::reinterpret(decode_bits(code, fp8.format)) * scale
+}
+
+/// The values of four lines of an expert's weights \[k, n\] from `line` on at `column`, times their scales; 0 past the ends.
+#[cube]
+pub(super) fn four_of_lines(
+    codes: &[u32],
+    scales: &[u32],
+    sizes: &Sizes,
+    panels: &Panels,
+    line: usize,
+    column: usize,
+    #[comptime] fp8: Fp8Scheme,
+) -> Vector<f32, Const<4>> {
+    let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+    let part = 0usize.runtime();
+    #[unroll]
+    for lane in 0..4usize {
+        if line + lane < panels.lines && column < sizes.n {
+            let one = one_of_line(codes, scales, sizes, panels, part, line + lane, column, fp8);
+            four.insert(lane, one);
+        }
+    }
+    four
+}
+
+/// A word of a line of a part of an expert, and its scale, for kernels that read several before they decode any; 0 past the ends.
+#[cube]
+pub(super) fn word_of_line(
+    codes: &[u32],
+    scales: &[u32],
+    sizes: &Sizes,
+    panels: &Panels,
+    part: usize,
+    line: usize,
     word: usize,
     #[comptime] of: Granularity,
 ) -> (u32, f32) {
     let mut code = 0u32;
     let mut scale = 0.0f32;
-    if word < panels.words && column < sizes.n {
-        let found = code_and_scale(codes, scales, sizes, panels, part, column, word, of);
+    if word < panels.words && line < panels.lines {
+        let found = code_and_scale(codes, scales, sizes, panels, part, line, word, of);
         code = found.0;
         scale = found.1;
     }

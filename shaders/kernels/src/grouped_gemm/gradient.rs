@@ -1,4 +1,5 @@
-//! The gradients of a product per expert: dx_r = W_eᵀ · dy_r, dW_e = Σ_r dy_r ⊗ x_r, db_e = Σ_r dy_r.
+//! The gradients of a product per expert: dx_r = W_eᵀ · dy_r, dW_e = Σ_r dy_r ⊗ x_r, db_e = Σ_r dy_r. Codes of W are decoded while they are
+//! loaded, as the forward does.
 //!
 //! The shapes are dy \[R,n\], x \[R,k\], W \[E,n,k\] and b \[E,n\]. [`crate::grouped_gemm`] describes shapes, sums and
 //! guarantees; a dense problem is an ordinary linear layer without a sort.
@@ -6,14 +7,14 @@
 use crate::grouped_gemm::{self, Operands, Segments, Variant, bias_gradient, weight_gradient};
 use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_ops::grouped_gemm::{Problem, Source, Stored, WeightLayout};
+use moebius_ops::grouped_gemm::{Problem, Stored};
 use moebius_ops::grouped_gemm::{bias_gradient as sum, weight_gradient as outer};
 
 /// The gradients of a product, planned for a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     rows: grouped_gemm::Plan,
-    /// Absent if W has no gradient, because only a part of its values is stored.
+    /// Absent if W has no gradient, because its values aren't stored, or not all of them.
     w: Option<weight_gradient::Plan>,
     bias: bias_gradient::Plan,
 }
@@ -23,18 +24,10 @@ pub struct Plan {
 /// # Errors
 /// [`PlanError`] with the size that is wrong, or with what a kernel needs and the device lacks.
 pub fn plan(problem: Problem, variant: Variant, device: &Capability) -> Result<Plan, PlanError> {
-    let back = Problem {
-        n: problem.k,
-        k: problem.n,
-        rows: Source::Sorted,
-        layout: WeightLayout::InOut,
-        bias: false,
-        ..problem
-    };
     let has_gradient = problem.stored == Stored::Values;
     let of_w = || weight_gradient::plan_beside(outer::Problem::of(&problem), device, variant);
     Ok(Plan {
-        rows: grouped_gemm::plan_over_tiles(back, device, variant)?,
+        rows: grouped_gemm::plan_over_tiles(problem.turned(), device, variant)?,
         w: has_gradient.then(of_w).transpose()?,
         bias: bias_gradient::plan(sum::Problem::of(&problem), device)?,
     })
@@ -44,13 +37,14 @@ buffers! {
     /// Buffers of the gradients; an unwanted gradient has none.
     pub struct GradientBuffers {
         pub dy: Handle => "[R,n]" read,
-        pub rows: Handle => "[R,k]" read,
-        pub w: Handle = "W" => "[E,n,k]" read: "or those of it that are kept",
-        /// The places of kept weights, read; absent if all weights are stored as values.
-        pub places: Option<Handle>,
+        /// x \[R,k\], read for the gradient of W; absent if W has none.
+        pub rows: Option<Handle>,
+        pub w: Handle = "W" | "codes" => "[E,n,k]" read: "those of it that are kept, or panels of codes",
+        /// The places of kept weights or the scales of codes, read; absent if all weights are stored as values.
+        pub places: Option<Handle> = "places" | "scales",
         /// The segments of the experts, read; absent in a dense layer.
         pub segments: Option<Segments> = "offsets",
-        pub drows: Option<Handle> => "[R,k]" written,
+        pub drows: Option<Handle> = "drows" | "dx" => "[R,k]" written,
         pub dw: Option<Handle> = "dW" => "[E,n,k] f32" written,
         pub dbias: Option<Handle> = "db" => "[E,n] f32" written,
     }
@@ -70,10 +64,10 @@ pub fn launch(client: &Client, plan: &Plan, buffers: GradientBuffers) {
         };
         grouped_gemm::launch(client, &plan.rows, operands);
     }
-    if let (Some(out), Some(w)) = (buffers.dw, &plan.w) {
+    if let (Some(out), Some(w), Some(rows)) = (buffers.dw, &plan.w, buffers.rows) {
         let operands = weight_gradient::Operands {
             a: buffers.dy.clone(),
-            b: buffers.rows,
+            b: rows,
             segments: segments.clone(),
             out,
         };

@@ -1,18 +1,16 @@
 //! The `naive` variant: one unit per output, as the baseline of the benchmarks.
 
 use super::activation::{activate, gated};
-use super::blocks::four_of_row;
-use super::fp8::{block_words, scale_at};
+use super::blocks;
+use super::fp8::{one_of_line, panels_of};
 use super::sparse24::{one_of_row, stack_of};
 use super::tile::Spec;
 use super::{
     Bindings, DeviceElement, Fp8Scheme, Operands, Plan, Sizes, Slab, Stored, WeightLayout, count,
     input_row, sizes, tile_at,
 };
-use crate::fp8::decode_bits;
 use cubecl::prelude::*;
 use moebius_ops::blocks::BlockFormat;
-use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Units per cube, one per column.
 pub(super) const UNITS: u32 = 64;
@@ -48,7 +46,7 @@ fn grouped_gemm_naive<F: Float, L: Size>(
                 Stored::Fp8(fp8) => {
                     let (codes, scales) = (words.unwrap(), scales.unwrap());
                     dot_codes::<F>(
-                        x, codes, scales, &sizes, from, expert, part, column, parts, fp8,
+                        x, codes, scales, &sizes, from, expert, part, column, spec, fp8,
                     )
                 }
                 Stored::Sparse24 => {
@@ -56,9 +54,8 @@ fn grouped_gemm_naive<F: Float, L: Size>(
                     dot_sparse::<F, L>(x, kept, places, &sizes, from, expert, part, column, spec)
                 }
                 Stored::Blocks(format) => {
-                    let matrix = (expert - sizes.slab_first) * parts + part;
-                    let of_column = matrix * sizes.n + column;
-                    dot_blocks::<F>(x, words.unwrap(), &sizes, from, of_column, format)
+                    let codes = words.unwrap();
+                    dot_blocks::<F>(x, codes, &sizes, from, expert, part, column, spec, format)
                 }
             };
             #[comptime]
@@ -115,20 +112,17 @@ fn dot_codes<F: Float>(
     expert: usize,
     part: usize,
     column: usize,
-    #[comptime] parts: usize,
+    #[comptime] spec: Spec,
     #[comptime] fp8: Fp8Scheme,
 ) -> f32 {
-    let words = sizes.k.div_ceil(4);
-    let block = block_words(words, fp8.granularity);
-    let matrix = (expert - sizes.slab_first) * parts + part;
-    let panel = matrix * sizes.n.div_ceil(PANEL) + column / PANEL;
+    let panels = panels_of(sizes, expert, spec.parts, spec.layout, fp8.granularity);
     let mut sum = 0.0f32;
     for kk in 0..sizes.k {
-        let (row, across) = (part * sizes.n + column, kk / 4 / block);
-        let scale = scale_at(scales, sizes, expert, row, across, fp8.granularity);
-        let word = codes[(panel * words + kk / 4) * PANEL + column % PANEL];
-        let code = (word >> (8 * (kk % 4) as u32)) & 0xFF;
-        let w = f32::reinterpret(decode_bits(code, fp8.format)) * scale;
+        let (line, at) = match comptime!(spec.layout) {
+            WeightLayout::OutIn => (column, kk),
+            WeightLayout::InOut => (kk, column),
+        };
+        let w = one_of_line(codes, scales, sizes, &panels, part, line, at, fp8);
         sum = fma(f32::cast_from(x[from + kk]), w, sum);
     }
     sum
@@ -162,23 +156,39 @@ fn dot_sparse<F: Float, L: Size>(
     sum
 }
 
-/// Like [`dot`], with weights in blocks; `row` is the row of the weights in the slab.
+/// Like [`dot`], with weights in blocks.
 #[cube]
 fn dot_blocks<F: Float>(
     x: &[F],
     codes: &[u32],
     sizes: &Sizes,
     from: usize,
-    row: usize,
+    expert: usize,
+    part: usize,
+    column: usize,
+    #[comptime] spec: Spec,
     #[comptime] format: BlockFormat,
 ) -> f32 {
+    let in_slab = expert - sizes.slab_first;
     let mut sum = 0.0f32;
-    for kk in range_stepped(0, sizes.k, 4usize) {
-        let four = four_of_row(codes, row, kk, sizes.k, format);
-        #[unroll]
-        for lane in 0..4usize {
-            let a = f32::cast_from(x[from + kk + lane]);
-            sum = fma(a, four.extract(lane), sum);
+    match comptime!(spec.layout) {
+        WeightLayout::OutIn => {
+            let row = (in_slab * comptime!(spec.parts) + part) * sizes.n + column;
+            for kk in range_stepped(0, sizes.k, 4usize) {
+                let four = blocks::four_of_row(codes, row, kk, sizes.k, format);
+                #[unroll]
+                for lane in 0..4usize {
+                    let a = f32::cast_from(x[from + kk + lane]);
+                    sum = fma(a, four.extract(lane), sum);
+                }
+            }
+        }
+        WeightLayout::InOut => {
+            for kk in 0..sizes.k {
+                let row = in_slab * sizes.k + kk;
+                let w = blocks::one_of_row(codes, row, column, sizes.n, format);
+                sum = fma(f32::cast_from(x[from + kk]), w, sum);
+            }
         }
     }
     sum

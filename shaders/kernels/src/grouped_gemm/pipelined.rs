@@ -2,7 +2,7 @@
 
 use super::activation::{activate, gated};
 use super::blocks;
-use super::fp8::{panels_of, word_of_column};
+use super::fp8::{panels_of, word_of_line};
 use super::fragments::Lines;
 use super::pipeline::copies::{after, chunks, copied, copy, end_copies, place, wait_for_stage};
 use super::pipeline::products::{
@@ -220,11 +220,15 @@ fn complete_weights<F: Float>(
                 (expert * sizes.k + inner, from, inside)
             }
         };
+        let width = match comptime!(of.lines[1]) {
+            Lines::Outer => sizes.k,
+            Lines::Inner => sizes.n,
+        };
         let mut dense = Chunk::new(0u32);
         if inside {
             dense = match comptime!(spec.stored) {
                 Stored::Blocks(format) => {
-                    blocks::chunk_of_row::<F>(words, row, from, sizes.k, format)
+                    blocks::chunk_of_row::<F>(words, row, from, width, format)
                 }
                 _ => chunk_of_row(kept.unwrap(), words, &stack, row, from),
             };
@@ -234,8 +238,19 @@ fn complete_weights<F: Float>(
     }
 }
 
-/// Decodes one step of the codes to a stage. Neighbouring units take neighbouring columns, whose words are neighbours. All words are read
-/// before the first is written, so that the reads wait together.
+/// The line of codes, as they lie in memory, and the chunk in it that this unit decodes in a round. Neighbouring units take neighbouring
+/// lines, whose words are neighbours.
+#[cube]
+fn decoded_at(#[comptime] round: usize, #[comptime] of: Pipeline) -> (usize, usize) {
+    let lines = comptime!(match of.lines[1] {
+        Lines::Outer => of.tile()[1],
+        Lines::Inner => of.step,
+    });
+    let at = UNIT_POS as usize + comptime!(round * of.units());
+    (at % lines, at / lines)
+}
+
+/// Decodes one step of the codes to a stage. All words are read before the first is written, so that the reads wait together.
 #[cube]
 fn decode_weights<F: Float>(
     codes: &[u32],
@@ -249,26 +264,33 @@ fn decode_weights<F: Float>(
     #[comptime] fp8: Fp8Scheme,
 ) {
     let (of, copies) = comptime!((spec.of, spec.of.copies(1)));
-    let lines = comptime!(of.tile()[1]);
-    let panels = panels_of(sizes, tile.expert, comptime!(spec.parts), fp8.granularity);
+    let panels = panels_of(sizes, tile.expert, spec.parts, spec.layout, fp8.granularity);
     let mut words = Array::<u32>::new(comptime!(2 * copies));
     let mut factors = Array::<f32>::new(comptime!(2 * copies));
     #[unroll]
     for i in 0..copies {
-        let at = UNIT_POS as usize + comptime!(i * of.units());
-        let (part, column) = part_of_line(at % lines, spec);
-        let column = tile.column + column;
+        let (line, chunk) = decoded_at(i, of);
+        let (part, row, first) = match comptime!(of.lines[1]) {
+            Lines::Outer => {
+                let (part, column) = part_of_line(line, spec);
+                let first = step * comptime!(of.step / 4) + chunk * 2;
+                (part, tile.column + column, first)
+            }
+            Lines::Inner => {
+                let inner = step * comptime!(of.step) + line;
+                (0usize.runtime(), inner, tile.column / 4 + chunk * 2)
+            }
+        };
         #[unroll]
         for j in 0..2usize {
-            let word = step * comptime!(of.step / 4) + at / lines * 2 + j;
-            let (code, scale) = word_of_column(
+            let (code, scale) = word_of_line(
                 codes,
                 scales,
                 sizes,
                 &panels,
                 part,
-                column,
-                word,
+                row,
+                first + j,
                 fp8.granularity,
             );
             words[2 * i + j] = code;
@@ -277,8 +299,7 @@ fn decode_weights<F: Float>(
     }
     #[unroll]
     for i in 0..copies {
-        let at = UNIT_POS as usize + comptime!(i * of.units());
-        let (line, chunk) = (at % lines, at / lines);
+        let (line, chunk) = decoded_at(i, of);
         let to = slot * comptime!(of.chunks(1)) + place(line, chunk, 1usize, of);
         ring[to] = decoded::<F>(&words, &factors, i, spec, fp8);
     }

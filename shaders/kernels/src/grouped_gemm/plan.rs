@@ -3,7 +3,7 @@
 use super::fragments::Fragments;
 use super::pipeline::{self, Pipeline};
 use super::tile::TileShape;
-use super::{KERNEL, Problem, WeightLayout, cpu, naive, pipelined, tensor_core};
+use super::{KERNEL, Problem, Stored, WeightLayout, cpu, naive, pipelined, tensor_core};
 use crate::fp8::Conversion;
 use crate::prelude::*;
 use crate::rounds::{fits_rounds, looped};
@@ -366,13 +366,19 @@ fn check_variant(
     Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
     super::fp8::supported(problem, device)?;
     super::sparse24::supported(problem, device)?;
-    super::blocks::supported(problem)?;
     match variant {
         // `matrices` checks these.
         Variant::TensorCore | Variant::Pipelined => Ok(()),
         Variant::Cpu => {
             let needs = "a CPU runtime for the cpu variant";
-            Unsupported::unless(device.cpu_cores.is_some(), KERNEL, needs, &device.name)
+            Unsupported::unless(device.cpu_cores.is_some(), KERNEL, needs, &device.name)?;
+            // Codes are decoded four neighbours at a time.
+            let coded = matches!(problem.stored, Stored::Fp8(_) | Stored::Blocks(_));
+            let turned = coded && problem.layout == WeightLayout::InOut;
+            let wide = !turned || device.load_width_bits >= 128;
+            let needs = "registers of at least 128 bits for codes of [E, k, n]";
+            let have = format_args!("{} bits", device.load_width_bits);
+            Unsupported::unless(wide, KERNEL, needs, have)
         }
         Variant::Unit | Variant::Gemv => {
             let memory = tile.shared_bytes(problem.parts());

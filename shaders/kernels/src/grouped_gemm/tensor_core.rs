@@ -5,7 +5,7 @@
 
 use super::activation::{activate, gated};
 use super::blocks;
-use super::fp8::{four_of_column, panels_of};
+use super::fp8::{four_of_line, panels_of};
 use super::fragments::{ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums};
 use super::sparse24::{four_of_row, stack_of, whole_loads};
 use super::{
@@ -195,7 +195,8 @@ fn weights_of_row<F: Float>(
     }
 }
 
-/// Decodes inner columns from `k0` of the codes of the tile's columns into workgroup memory.
+/// Decodes inner columns from `k0` of the codes of the tile's columns into workgroup memory. Neighbouring units take neighbouring rows of the
+/// weights as they lie in memory, whose words are neighbours.
 #[cube]
 fn load_codes<F: Float>(
     codes: &[u32],
@@ -209,23 +210,36 @@ fn load_codes<F: Float>(
 ) {
     let conversion = comptime!(spec.conversion);
     let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
-    let lines = comptime!(spec.columns());
-    let steps = comptime!(fragments.edge / 4);
-    let panels = panels_of(sizes, place.expert, comptime!(spec.parts), fp8.granularity);
+    let vectors = comptime!(spec.columns() * fragments.edge / 4);
+    let lines = comptime!(match spec.weights {
+        Lines::Outer => spec.columns(),
+        Lines::Inner => fragments.edge,
+    });
+    let stride = comptime!(spec.weights.stride(fragments, spec.columns()));
+    let panels = panels_of(
+        sizes,
+        place.expert,
+        spec.parts,
+        spec.layout,
+        fp8.granularity,
+    );
     #[unroll]
-    for round in 0..comptime!((lines * steps).div_ceil(units)) {
+    for round in 0..comptime!(vectors.div_ceil(units)) {
         let i = UNIT_POS as usize + round * units;
-        if i < comptime!(lines * steps) {
-            // Neighbouring units take neighbouring columns, whose words are neighbours.
-            let line = i % lines;
-            let part = line / comptime!(COLUMNS);
-            let column = place.column + line % comptime!(COLUMNS);
-            let word = k0 / 4 + i / lines;
-            let four = four_of_column(
-                codes, scales, sizes, &panels, part, column, word, fp8, conversion,
+        if i < vectors {
+            let (line, at) = (i % lines, i / lines);
+            let (part, row, word) = match comptime!(spec.weights) {
+                Lines::Outer => (
+                    line / comptime!(COLUMNS),
+                    place.column + line % comptime!(COLUMNS),
+                    k0 / 4 + at,
+                ),
+                Lines::Inner => (0usize.runtime(), k0 + line, place.column / 4 + at),
+            };
+            let four = four_of_line(
+                codes, scales, sizes, &panels, part, row, word, fp8, conversion,
             );
-            tile[line * comptime!(Lines::Outer.stride(fragments, lines)) + i / lines] =
-                Vector::cast_from(four);
+            tile[line * stride + at] = Vector::cast_from(four);
         }
     }
 }

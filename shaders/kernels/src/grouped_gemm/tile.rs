@@ -9,7 +9,7 @@
 
 use super::activation::{activate, gated};
 use super::blocks;
-use super::fp8::{four_of_column, panels_of};
+use super::fp8::{four_of_line, four_of_lines, panels_of};
 use super::sparse24::{self, four_of_row, four_of_rows, stack_of};
 use super::{
     Activation, Bindings, Conversion, DeviceElement, Fp8Scheme, Operands, Place, Plan, Sizes, Slab,
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::rounds::looped;
 use cubecl::prelude::*;
+use moebius_ops::blocks::BlockFormat;
 
 /// The units of a cube, and the register tile of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -283,7 +284,7 @@ fn load_column<F: Float, N: Size>(
 
 /// Decodes the next step of the columns' codes (gate, then up) into workgroup memory.
 ///
-/// Neighbouring units take neighbouring columns, whose words are neighbours.
+/// Neighbouring units take neighbouring columns, whose words are neighbours, or with weights \[k, n\] share words.
 #[cube]
 fn load_codes(
     codes: &[u32],
@@ -299,7 +300,7 @@ fn load_codes(
     let conversion = comptime!(spec.conversion);
     let lines = comptime!(shape.columns() * parts);
     let units = comptime!(shape.units() as usize);
-    let panels = panels_of(sizes, place.expert, parts, fp8.granularity);
+    let panels = panels_of(sizes, place.expert, parts, spec.layout, fp8.granularity);
     #[unroll]
     for round in 0..comptime!((lines * shape.steps).div_ceil(units)) {
         let i = UNIT_POS as usize + round * units;
@@ -308,11 +309,93 @@ fn load_codes(
             let step = i / lines;
             let part = line / comptime!(shape.columns());
             let column = place.column + line % comptime!(shape.columns());
-            let word = k0 / 4 + step;
-            let four = four_of_column(
-                codes, scales, sizes, &panels, part, column, word, fp8, conversion,
-            );
+            let four = match comptime!(spec.layout) {
+                WeightLayout::OutIn => {
+                    let word = k0 / 4 + step;
+                    four_of_line(
+                        codes, scales, sizes, &panels, part, column, word, fp8, conversion,
+                    )
+                }
+                WeightLayout::InOut => {
+                    let inner = k0 + 4 * step;
+                    four_of_lines(codes, scales, sizes, &panels, inner, column, fp8)
+                }
+            };
             tile[line * comptime!(shape.stride()) + step] = four;
+        }
+    }
+}
+
+/// Decodes the next step of weights \[k, n\] in blocks into workgroup memory. A unit takes four columns of four inner columns, because four
+/// neighbours of a row are decoded together.
+#[cube]
+fn load_blocks(
+    words: &[u32],
+    tile: &mut Shared<[Vector<f32, Const<4>>]>,
+    sizes: &Sizes,
+    place: &Place,
+    k0: usize,
+    #[comptime] spec: Spec,
+    #[comptime] format: BlockFormat,
+) {
+    let shape = comptime!(spec.shape);
+    let (across, units) = comptime!((shape.columns() / 4, shape.units() as usize));
+    let squares = comptime!(across * shape.steps);
+    let expert_row = (place.expert - sizes.slab_first) * sizes.k;
+    #[unroll]
+    for round in 0..comptime!(squares.div_ceil(units)) {
+        let i = UNIT_POS as usize + round * units;
+        if i < squares {
+            let (first, step) = (4 * (i % across), i / across);
+            let mut rows = Array::<Vector<f32, Const<4>>>::new(4usize);
+            #[unroll]
+            for lane in 0..4usize {
+                let (inner, column) = (k0 + 4 * step + lane, place.column + first);
+                rows[lane] = Vector::new(0.0f32);
+                if inner < sizes.k {
+                    let row = expert_row + inner;
+                    rows[lane] = blocks::four_of_row(words, row, column, sizes.n, format);
+                }
+            }
+            #[unroll]
+            for line in 0..4usize {
+                let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+                #[unroll]
+                for lane in 0..4usize {
+                    four.insert(lane, rows[lane].extract(line));
+                }
+                tile[(first + line) * comptime!(shape.stride()) + step] = four;
+            }
+        }
+    }
+}
+
+/// Loads the next step of the columns' weights into workgroup memory, whatever is stored of them.
+#[cube]
+fn load_step<F: Float, N: Size>(
+    w: &ComptimeOption<&[Vector<F, N>]>,
+    words: &ComptimeOption<&[u32]>,
+    scales: &ComptimeOption<&[u32]>,
+    tile: &mut Shared<[Vector<f32, Const<4>>]>,
+    sizes: &Sizes,
+    place: &Place,
+    k0: usize,
+    #[comptime] spec: Spec,
+) {
+    match comptime!(spec.stored) {
+        Stored::Fp8(fp8) => {
+            let (codes, scales) = (words.unwrap(), scales.unwrap());
+            load_codes(codes, scales, tile, sizes, place, k0, spec, fp8);
+        }
+        Stored::Blocks(format) => {
+            if comptime!(spec.layout == WeightLayout::InOut) {
+                load_blocks(words.unwrap(), tile, sizes, place, k0, spec, format);
+            } else {
+                load_weights::<F, N>(w, words, tile, sizes, place, k0, spec);
+            }
+        }
+        Stored::Values | Stored::Sparse24 => {
+            load_weights::<F, N>(w, words, tile, sizes, place, k0, spec)
         }
     }
 }
@@ -391,15 +474,7 @@ fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
     if expert >= sizes.slab_first && expert < sizes.slab_last {
         for k0 in range_stepped(0, sizes.k, comptime!(4 * shape.steps)) {
             load_rows::<F, N>(x, &order, &mut x_tile, &sizes, &place, k0, spec);
-            match comptime!(spec.stored) {
-                Stored::Fp8(fp8) => {
-                    let (codes, scales) = (words.unwrap(), scales.unwrap());
-                    load_codes(codes, scales, &mut w_tile, &sizes, &place, k0, spec, fp8);
-                }
-                Stored::Values | Stored::Sparse24 | Stored::Blocks(_) => {
-                    load_weights::<F, L>(&w, &words, &mut w_tile, &sizes, &place, k0, spec)
-                }
-            }
+            load_step::<F, L>(&w, &words, &scales, &mut w_tile, &sizes, &place, k0, spec);
             sync_cube();
             multiply(&x_tile, &w_tile, &mut sums, spec);
             sync_cube();

@@ -170,7 +170,8 @@ impl Family for GroupedGemm {
                 let tiles = tiles(p, plan.tile_rows());
                 Kernels::of(plan, grouped_gemm::launch).walking(tiles)
             }
-            Self::LinearBackward { problem: p, .. } => {
+            Self::LinearBackward { problem: p, .. }
+            | Self::CodedLinearBackward { problem: p, .. } => {
                 let plan = gradient::plan(*p, variant(p), device)?;
                 Kernels::of(plan, gradient::launch).walking(tiles(p, variant(p).tile_rows()))
             }

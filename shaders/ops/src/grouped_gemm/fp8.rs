@@ -5,6 +5,9 @@
 //! the words of 64 output columns lie side by side. A CPU register and the neighbouring units of a GPU therefore read
 //! neighbouring words, and a panel is read front to back without transposition. Missing columns and codes are zeros. Each
 //! expert's scales have the shape that [`Granularity`] gives for a matrix \[n or 2n, k\], one expert after the other.
+//!
+//! The gradient of x multiplies by the same panels: with [`WeightLayout::InOut`](super::WeightLayout) they are those of W \[k, n\], so
+//! that a word holds four neighbouring output columns of one inner column.
 
 use super::Problem;
 use crate::error::{Fault, Mismatch};
@@ -16,7 +19,7 @@ use crate::scaling::{Fp8Scheme, Granularity, e8m0_value};
 pub const PANEL: usize = 64;
 
 impl Fp8Scheme {
-    /// Checks that the four codes of a word share a scale, in matrices of `k` inner columns.
+    /// Checks that the four codes of a word share a scale, in rows of `k` columns.
     ///
     /// # Errors
     /// [`Mismatch`] for blocks that end inside a word, or that have no rows or columns.
@@ -32,7 +35,7 @@ impl Fp8Scheme {
     }
 }
 
-/// The quantisation problem of one expert's weights, a matrix \[n or 2n, k\].
+/// The quantisation problem of one expert's weights, the matrix that lies in memory.
 ///
 /// # Errors
 /// [`Mismatch`] when the weights aren't codes or an index would not fit 31 bits.
@@ -40,21 +43,29 @@ pub fn matrix(problem: &Problem) -> Result<quantize::Problem, Mismatch> {
     let Some(weights) = problem.stored.fp8() else {
         return Err(Fault::Config.error("weights", "FP8 codes", "floats"));
     };
-    let shape = [1, problem.n * problem.parts(), problem.k];
+    let [rows, columns] = problem.weight_rows();
+    let shape = [1, rows, columns];
     quantize::Problem::new(shape, problem.element, weights.granularity, weights.format)
 }
 
 /// The number of words of one expert's panels.
 pub fn expert_words(problem: &Problem) -> usize {
-    let panels = problem.parts() * problem.n.div_ceil(PANEL);
-    panels * PANEL * problem.k.div_ceil(LANES_PER_WORD)
+    let [rows, columns] = of_part(problem);
+    let panels = problem.parts() * rows.div_ceil(PANEL);
+    panels * PANEL * columns.div_ceil(LANES_PER_WORD)
+}
+
+/// The rows of one part of an expert's weights as they lie in memory, and the weights in each.
+fn of_part(problem: &Problem) -> [usize; 2] {
+    let [rows, columns] = problem.weight_rows();
+    [rows / problem.parts(), columns]
 }
 
 /// The number of scales of an expert's matrix, down and across, as they lie in memory; 0 without codes.
 pub fn scale_shape(problem: &Problem) -> [usize; 2] {
     let shape = |weights: Fp8Scheme| {
-        let rows = problem.n * problem.parts();
-        weights.granularity.scale_shape(rows, problem.k)
+        let [rows, columns] = problem.weight_rows();
+        weights.granularity.scale_shape(rows, columns)
     };
     problem.stored.fp8().map_or([0, 0], shape)
 }
@@ -65,16 +76,17 @@ pub fn scale_words(problem: &Problem) -> usize {
     problem.experts * down * across
 }
 
-/// Rearranges row-major words \[E, n or 2n, ⌈k/4⌉\] into panels.
+/// Rearranges row-major words \[E, n or 2n, ⌈k/4⌉\], or \[E, k, ⌈n/4⌉\], into panels.
 pub fn to_panels(problem: &Problem, words: &[u32]) -> Vec<u32> {
     let mut panels = vec![0; problem.experts * expert_words(problem)];
+    let [_, columns] = problem.weight_rows();
     for (row, word, at) in places(problem) {
-        panels[at] = words[row * problem.k.div_ceil(LANES_PER_WORD) + word];
+        panels[at] = words[row * columns.div_ceil(LANES_PER_WORD) + word];
     }
     panels
 }
 
-/// Decodes `panels` to the weights \[E, n or 2n, k\]; `scales` lie as [`Granularity`] describes.
+/// Decodes `panels` to the weights \[E, n or 2n, k\] or \[E, k, n\]; `scales` lie as [`Granularity`] describes.
 pub fn decoded(problem: &Problem, panels: &[u32], scales: &[u32]) -> Vec<f32> {
     let Some(Fp8Scheme {
         format,
@@ -83,7 +95,7 @@ pub fn decoded(problem: &Problem, panels: &[u32], scales: &[u32]) -> Vec<f32> {
     else {
         return Vec::new();
     };
-    let (n, k) = (problem.n * problem.parts(), problem.k);
+    let [n, k] = problem.weight_rows();
     let [rows, columns] = granularity.block(n, k);
     let [down, across] = scale_shape(problem);
     let mut weights = vec![0.0; problem.experts * n * k];
@@ -108,8 +120,8 @@ pub fn decoded(problem: &Problem, panels: &[u32], scales: &[u32]) -> Vec<f32> {
 
 /// For every word: its row, its index in the row, and its index in the panels.
 fn places(problem: &Problem) -> impl Iterator<Item = (usize, usize, usize)> {
-    let (n, words) = (problem.n, problem.k.div_ceil(LANES_PER_WORD));
-    let panels = n.div_ceil(PANEL);
+    let [n, columns] = of_part(problem);
+    let (words, panels) = (columns.div_ceil(LANES_PER_WORD), n.div_ceil(PANEL));
     let rows = problem.experts * problem.parts() * n;
     (0..rows * words).map(move |i| {
         let (row, word) = (i / words, i % words);

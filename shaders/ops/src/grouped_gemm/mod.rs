@@ -62,11 +62,11 @@ pub enum Stored {
     /// Their values.
     #[default]
     Values,
-    /// FP8 codes and scales; only with [`WeightLayout::OutIn`].
+    /// FP8 codes and scales of the rows that lie in memory: those of \[n or 2n, k\], or of \[k, n\].
     Fp8(Fp8Scheme),
     /// Two of each four neighbouring values of a row, and their places.
     Sparse24,
-    /// The words of blocks of codes ([`crate::blocks`]), a row of an expert's W after the other; only with [`WeightLayout::OutIn`].
+    /// The words of blocks of codes ([`crate::blocks`]), a row of an expert's W that lies in memory after the other.
     Blocks(BlockFormat),
 }
 
@@ -190,9 +190,9 @@ impl Problem {
         }
         match self.stored {
             Stored::Values => Ok(()),
-            Stored::Fp8(scheme) => scheme.check(self.k),
+            Stored::Fp8(scheme) => scheme.check(self.weight_rows()[1]),
             Stored::Sparse24 => sparse24::check(self.weight_rows()[1]),
-            Stored::Blocks(format) => format.check(self.k),
+            Stored::Blocks(format) => format.check(self.weight_rows()[1]),
         }
     }
 
@@ -212,12 +212,12 @@ impl Problem {
 
     /// The number of elements of one expert's weights as a kernel binds them, and the bytes of each element; without scales and places.
     pub fn expert_elements(&self) -> (usize, usize) {
-        let values = self.n * self.parts() * self.k;
+        let [rows, columns] = self.weight_rows();
         match self.stored {
-            Stored::Values => (values, self.element.bytes()),
+            Stored::Values => (rows * columns, self.element.bytes()),
             Stored::Fp8(_) => (fp8::expert_words(self), 4),
-            Stored::Sparse24 => (values / 2, self.element.bytes()),
-            Stored::Blocks(format) => (self.n * self.parts() * format.row_words(self.k), 4),
+            Stored::Sparse24 => (rows * columns / 2, self.element.bytes()),
+            Stored::Blocks(format) => (rows * format.row_words(columns), 4),
         }
     }
 
@@ -237,6 +237,25 @@ impl Problem {
         match self.rows {
             Source::Tokens => self.slots / self.top_k,
             Source::Sorted => self.row_bound,
+        }
+    }
+
+    /// Whether nothing but x · W_eᵀ + b_e is computed, over sorted rows.
+    pub fn is_plain(&self) -> bool {
+        let alone = !self.gated && self.activation.is_none();
+        alone && self.layout == WeightLayout::OutIn && self.rows == Source::Sorted
+    }
+
+    /// The product dy · W_e for the gradient of the rows of a plain product, which reads the same W.
+    #[must_use]
+    pub fn turned(self) -> Self {
+        Self {
+            n: self.k,
+            k: self.n,
+            rows: Source::Sorted,
+            layout: WeightLayout::InOut,
+            bias: false,
+            ..self
         }
     }
 

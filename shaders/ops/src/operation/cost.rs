@@ -92,7 +92,8 @@ impl GroupedGemm {
         match self {
             Self::Linear(problem)
             | Self::LinearBackward { problem, .. }
-            | Self::CodedLinear(problem) => problem,
+            | Self::CodedLinear(problem)
+            | Self::CodedLinearBackward { problem, .. } => problem,
             Self::Fp8Codes(codes) => &codes.product,
         }
     }
@@ -100,6 +101,7 @@ impl GroupedGemm {
     fn flops(&self) -> u64 {
         let products = match self {
             Self::LinearBackward { rows, w, .. } => u64::from(*rows) + u64::from(*w),
+            Self::CodedLinearBackward { x, .. } => u64::from(*x),
             _ => 1,
         };
         products * self.problem().flops()

@@ -39,6 +39,7 @@ impl Operation {
             Self::GroupedGemm(GroupedGemm::Linear(_)) | Self::Experts(Experts::Forward { .. }) => {
                 &["y"]
             }
+            Self::GroupedGemm(GroupedGemm::CodedLinear(problem)) if problem.is_plain() => &["y"],
             Self::Attention(Attention {
                 pass: AttentionPass::Forward,
                 ..
@@ -103,15 +104,21 @@ fn through_choice(routing: Routing, result: &str) -> Option<Routing> {
 }
 
 fn through_product(product: GroupedGemm, needs: impl Fn(&str) -> bool) -> Option<GroupedGemm> {
-    let GroupedGemm::Linear(problem) = product else {
-        return None;
-    };
-    Some(GroupedGemm::LinearBackward {
-        problem,
-        rows: needs("rows"),
-        w: problem.stored == Stored::Values && needs("W"),
-        bias: needs("b"),
-    })
+    let bias = needs("b");
+    match product {
+        GroupedGemm::Linear(problem) => Some(GroupedGemm::LinearBackward {
+            problem,
+            rows: needs("rows"),
+            w: problem.stored == Stored::Values && needs("W"),
+            bias,
+        }),
+        GroupedGemm::CodedLinear(problem) => Some(GroupedGemm::CodedLinearBackward {
+            problem,
+            x: needs("x"),
+            bias,
+        }),
+        _ => None,
+    }
 }
 
 fn through_experts(experts: Experts, needs: impl Fn(&str) -> bool) -> Option<Experts> {

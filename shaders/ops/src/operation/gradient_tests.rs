@@ -1,8 +1,11 @@
 use super::*;
 use crate::attention::{Pattern, Problem, Rule, Rules, Sizes};
+use crate::blocks::BlockFormat;
 use crate::element::Element;
+use crate::fp8::Fp8Format;
 use crate::operation::{AttentionPass, TableGradients};
 use crate::permute::RowsProblem;
+use crate::scaling::{Fp8Scheme, Granularity};
 use crate::{experts, grouped_gemm, routing, segment_attention};
 
 /// Every name that a backward pass reads or writes is a tensor of its forward or the gradient of one.
@@ -51,6 +54,18 @@ pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static s
         stored: Stored::Sparse24,
         ..product
     };
+    let coded = grouped_gemm::Problem {
+        stored: Stored::Fp8(Fp8Scheme {
+            format: Fp8Format::E4M3,
+            granularity: Granularity::Row,
+        }),
+        ..product
+    };
+    let in_blocks = grouped_gemm::Problem {
+        stored: Stored::Blocks(BlockFormat::Q8_0),
+        k: 32,
+        ..product
+    };
     let experts = experts::Problem {
         routing,
         hidden: 8,
@@ -89,6 +104,8 @@ pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static s
         (combine(false).into(), sort),
         (GroupedGemm::Linear(product).into(), sort),
         (GroupedGemm::Linear(sparse).into(), sort),
+        (GroupedGemm::CodedLinear(coded).into(), &[]),
+        (GroupedGemm::CodedLinear(in_blocks).into(), &[]),
         (rows_of_sequences().into(), sort),
         (keep(experts, true).into(), &[]),
         (keep(experts, false).into(), &[]),
@@ -181,8 +198,8 @@ fn what_rounds_passes_its_gradient_and_what_encodes_has_none() {
     let matrix = crate::quantize::Problem::new(
         [1, 4, 4],
         Element::F32,
-        crate::scaling::Granularity::Tensor,
-        crate::fp8::Fp8Format::E4M3,
+        Granularity::Tensor,
+        Fp8Format::E4M3,
     );
     let matrix = matrix.unwrap();
     let faked = Operation::from(Quantize::FakeQuantize(matrix));

@@ -7,7 +7,7 @@ use crate::error::Mismatch;
 use crate::fp8::LANES_PER_WORD;
 use crate::fp8_mma;
 use crate::grouped_gemm::{
-    Problem, Source, Stored, WeightLayout, bias_gradient, fp8, reference, sparse24, weight_gradient,
+    Problem, Stored, WeightLayout, bias_gradient, fp8, reference, sparse24, weight_gradient,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,15 @@ pub enum GroupedGemm {
     },
     /// act(x · W_eᵀ + b_e), or its gated form, with weights as FP8 codes ([`fp8`]) or in blocks ([`crate::blocks`]).
     CodedLinear(Problem),
+    /// The gradients of a plain [`Self::CodedLinear`] over sorted rows: of x dy · W_e, of the bias Σ_r dy_r. Codes have none.
+    CodedLinearBackward {
+        /// The forward product.
+        problem: Problem,
+        /// Whether to compute the gradient of x.
+        x: bool,
+        /// Whether to compute the gradient of the bias.
+        bias: bool,
+    },
     /// y \[R, n\] f32 from FP8 codes of x and of the weights ([`fp8_mma`]). It needs matrix instructions.
     Fp8Codes(fp8_mma::Problem),
 }
@@ -47,7 +56,15 @@ impl GroupedGemm {
                 .with(&["drows"], *rows)
                 .with(&["dW"], *w)
                 .with(&["db"], *bias),
-            Self::CodedLinear(p) => coded_linear(p),
+            Self::CodedLinear(p) => {
+                let name = ["grouped ", ""][usize::from(p.dense)].to_owned() + of_form(p);
+                of_codes(&name, p).with(&["b"], p.bias)
+            }
+            Self::CodedLinearBackward { problem, x, bias } => {
+                let name = of_form(problem).to_owned() + " backward";
+                let signature = of_codes(&name, problem);
+                signature.with(&["dx"], *x).with(&["db"], *bias)
+            }
             Self::Fp8Codes(p) => fp8_codes(p),
         }
     }
@@ -57,8 +74,7 @@ impl GroupedGemm {
             Self::Linear(p) | Self::LinearBackward { problem: p, .. } => {
                 p.check()?;
                 let values = matches!(p.stored, Stored::Values | Stored::Sparse24);
-                let plain = !p.gated && p.activation.is_none() && values;
-                let right = plain && p.layout == WeightLayout::OutIn && p.rows == Source::Sorted;
+                let right = p.is_plain() && values;
                 let expected = "a plain product of sorted rows and [E, n, k]";
                 Mismatch::unless(right, "grouped linear", expected, format_args!("{p:?}"))?;
                 let of_w = matches!(self, Self::LinearBackward { w: true, .. });
@@ -68,12 +84,14 @@ impl GroupedGemm {
                 Mismatch::unless(right, "gradient of W", expected, got)
             }
             Self::CodedLinear(p) => {
-                p.check()?;
-                if !matches!(p.stored, Stored::Blocks(_)) {
-                    fp8::matrix(p)?;
-                }
+                check_codes(p)?;
                 let (right, expected) = (p.layout == WeightLayout::OutIn, "codes of [E, n, k]");
                 Mismatch::unless(right, "coded linear", expected, format_args!("{p:?}"))
+            }
+            Self::CodedLinearBackward { problem: p, .. } => {
+                check_codes(p)?;
+                let (what, expected) = ("coded linear backward", "a plain product of sorted rows");
+                Mismatch::unless(p.is_plain(), what, expected, format_args!("{p:?}"))
             }
             Self::Fp8Codes(p) => fp8_mma::Problem::new(p.product, p.x).map(drop),
         }
@@ -83,13 +101,10 @@ impl GroupedGemm {
         let y = match self {
             Self::Linear(p) => product(p, b, b.floats("rows"), &weights(p, b)),
             Self::LinearBackward { problem, .. } => return Ok(gradients(problem, b)),
-            Self::CodedLinear(p) => {
-                let codes = b.words("codes");
-                let weights = match p.stored {
-                    Stored::Blocks(format) => format.decoded(codes, p.k),
-                    _ => fp8::decoded(p, codes, &scale_words(b)),
-                };
-                product(p, b, b.floats("x"), &weights)
+            Self::CodedLinear(p) => product(p, b, b.floats("x"), &decoded(p, b)),
+            Self::CodedLinearBackward { problem, .. } => {
+                let [dx, db] = of_rows_and_bias(problem, b, &decoded(problem, b));
+                return Ok(vec![("dx", dx.into()), ("db", db.into())]);
             }
             Self::Fp8Codes(p) => product_of_codes(p, b),
         };
@@ -111,19 +126,39 @@ fn weights(p: &Problem, b: &Operands<'_>) -> Vec<f32> {
     }
 }
 
-fn gradients(p: &Problem, b: &Operands<'_>) -> Computed {
-    let (sorted, dy, rows) = (b.sorted(p.row_bound), b.floats("dy"), b.floats("rows"));
-    let back = Problem {
-        n: p.k,
-        k: p.n,
-        layout: WeightLayout::InOut,
-        ..*p
-    };
-    let drows = reference(&back, &sorted, dy, &weights(p, b), None);
-    let of_w = weight_gradient::Problem::of(p);
-    let dw = weight_gradient::reference(&of_w, &sorted, dy, rows);
+/// Checks a product with FP8 codes or with blocks.
+fn check_codes(p: &Problem) -> Result<(), Mismatch> {
+    p.check()?;
+    match p.stored {
+        Stored::Blocks(_) => Ok(()),
+        _ => fp8::matrix(p).map(drop),
+    }
+}
+
+/// The values of W \[E, n, k\] that codes stand for.
+fn decoded(p: &Problem, b: &Operands<'_>) -> Vec<f32> {
+    let codes = b.words("codes");
+    match p.stored {
+        Stored::Blocks(format) => format.decoded(codes, p.k),
+        _ => fp8::decoded(p, codes, &scale_words(b)),
+    }
+}
+
+/// The gradients of the rows and of the bias of a product with these weights.
+fn of_rows_and_bias(p: &Problem, b: &Operands<'_>, weights: &[f32]) -> [Vec<f64>; 2] {
+    let (sorted, dy) = (b.sorted(p.row_bound), b.floats("dy"));
     let of_b = bias_gradient::Problem::of(p);
-    let db = bias_gradient::reference(&of_b, &sorted, dy, None);
+    [
+        reference(&p.turned(), &sorted, dy, weights, None),
+        bias_gradient::reference(&of_b, &sorted, dy, None),
+    ]
+}
+
+fn gradients(p: &Problem, b: &Operands<'_>) -> Computed {
+    let [drows, db] = of_rows_and_bias(p, b, &weights(p, b));
+    let of_w = weight_gradient::Problem::of(p);
+    let (sorted, dy) = (b.sorted(p.row_bound), b.floats("dy"));
+    let dw = weight_gradient::reference(&of_w, &sorted, dy, b.floats("rows"));
     vec![
         ("drows", drows.into()),
         ("dW", dw.into()),
@@ -175,13 +210,17 @@ fn multiplied(name: &str, p: &Problem) -> Signature {
     signature.with(&["order", "offsets"], !p.dense)
 }
 
-fn coded_linear(p: &Problem) -> Signature {
-    let names = match p.stored {
-        Stored::Blocks(_) => ["grouped block linear", "block linear"],
-        _ => ["grouped fp8 linear", "fp8 linear"],
-    };
-    let name = names[usize::from(p.dense)];
-    let mut signature = multiplied(name, p).with(&["b"], p.bias);
+/// The name of a product with codes of this form.
+fn of_form(p: &Problem) -> &'static str {
+    match p.stored {
+        Stored::Blocks(_) => "block linear",
+        _ => "fp8 linear",
+    }
+}
+
+/// The signature `name` of a product with codes, or of its gradients.
+fn of_codes(name: &str, p: &Problem) -> Signature {
+    let mut signature = multiplied(name, p);
     if let Some(weights) = p.stored.fp8() {
         signature.operands[2].scalar = scale_scalar(weights.granularity);
     }

@@ -233,6 +233,8 @@ fp8 linear: x mk, codes Pqp w, scales Eda f, b Ec -> y Rn
 grouped fp8 linear: x mk, codes Pqp w, scales Eda f, order S w, offsets B w, b Ec -> y Rn
 block linear: x mk, codes Ecz w, b Ec -> y Rn
 grouped block linear: x mk, codes Ecz w, order S w, offsets B w, b Ec -> y Rn
+fp8 linear backward: dy Rn, codes Pqp w, scales Eda f, order S w, offsets B w -> dx mk, db En s
+block linear backward: dy Rn, codes Ecz w, order S w, offsets B w -> dx mk, db En s
 fp8 product of codes: x mq w, x_scales xX f, codes Pqp w, scales Eda f, order S w, offsets B w, b Ec f -> y Rn f
 experts: x TH, weights TK f, order S w, offsets B w, positions S w, w_in ECH, w_out EHF, \
     b_in EC, b_out EH -> y TH, pre RC

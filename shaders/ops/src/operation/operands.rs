@@ -211,7 +211,8 @@ fn sorted_rows(operation: &Operation) -> usize {
         Operation::GroupedGemm(operation) => match operation {
             GroupedGemm::Linear(p)
             | GroupedGemm::LinearBackward { problem: p, .. }
-            | GroupedGemm::CodedLinear(p) => p.row_bound,
+            | GroupedGemm::CodedLinear(p)
+            | GroupedGemm::CodedLinearBackward { problem: p, .. } => p.row_bound,
             GroupedGemm::Fp8Codes(p) => p.product.row_bound,
         },
         Operation::Experts(

@@ -1,9 +1,11 @@
 use super::*;
 use crate::blocks::BlockFormat;
-use crate::grouped_gemm::{self, Source, Stored};
+use crate::fp8::Fp8Format;
+use crate::grouped_gemm::{self, Source, Stored, fp8};
 use crate::permute::sorting;
 use crate::permute::{Capacity, RowsProblem};
 use crate::routing;
+use crate::scaling::{Fp8Scheme, Granularity};
 
 fn shapes(tensors: &[TensorInfo]) -> Vec<(&'static str, Vec<usize>)> {
     let pairs = tensors.iter().map(|t| (t.name, t.shape.clone()));
@@ -112,6 +114,52 @@ fn half_of_sparse_weights_are_operands() {
     assert!(backward(true).check().is_err(), "a gradient of W");
 }
 
+/// The gradient through codes is that through the decoded weights, whose oracle is the same, and reads the panels of the forward.
+#[test]
+fn a_gradient_through_codes_is_one_through_decoded_weights() {
+    let of = |stored| grouped_gemm::Problem {
+        stored,
+        ..grouped_gemm::Problem::dense(2, 70, 6).unwrap()
+    };
+    let coded = of(Stored::Fp8(Fp8Scheme {
+        format: Fp8Format::E4M3,
+        granularity: Granularity::Row,
+    }));
+    let code = |at: u32| (at * 37 % 0x70) | (at % 3 / 2 * 0x80);
+    let word = |at: u32| (0..4).fold(0, |word, lane| word << 8 | code(4 * at + lane));
+    let words: Vec<u32> = (0..70 * 2).map(word).collect();
+    let panels = fp8::to_panels(&coded, &words);
+    assert_eq!(panels.len(), 2 * 2 * 64);
+    let scales: Vec<f32> = (0..70).map(|row| 0.25 + row as f32 / 64.0).collect();
+    let bits: Vec<u32> = scales.iter().map(|scale| scale.to_bits()).collect();
+    let weights = fp8::decoded(&coded, &panels, &bits);
+    assert_eq!(fp8::decoded(&coded.turned(), &panels, &bits), weights);
+    let dy: Vec<f32> = (0..140).map(|at| (at % 11) as f32 - 5.0).collect();
+    let [dy, rows] = [&dy[..], &[0.0; 12]].map(HostTensor::of_f32);
+    let through_codes = GroupedGemm::CodedLinearBackward {
+        problem: coded,
+        x: true,
+        bias: true,
+    };
+    let plain = GroupedGemm::LinearBackward {
+        problem: of(Stored::Values),
+        rows: true,
+        w: false,
+        bias: true,
+    };
+    let codes = [dy.clone(), panels.into(), HostTensor::of_f32(&scales)];
+    let got = Operation::from(through_codes).reference(&codes).unwrap();
+    let values = [dy, rows, HostTensor::of_f32(&weights)];
+    assert_eq!(got, Operation::from(plain).reference(&values).unwrap());
+    assert_eq!(Operation::from(through_codes).flops(), Some(2 * 2 * 70 * 6));
+    let gated = grouped_gemm::Problem {
+        gated: true,
+        ..coded
+    };
+    let forward = Operation::from(GroupedGemm::CodedLinear(gated));
+    assert!(forward.differentiable().is_empty(), "a gate");
+}
+
 #[test]
 fn blocks_of_weights_are_words_of_rows() {
     let problem = grouped_gemm::Problem {
@@ -156,8 +204,23 @@ fn a_product_with_blocks_is_one_of_decoded_weights() {
     );
     let coded = Operation::from(GroupedGemm::CodedLinear(of(Stored::Blocks(format))));
     let plain = Operation::from(GroupedGemm::Linear(of(Stored::Values)));
-    let got = coded.reference(&[x.clone(), words.into()]).unwrap();
-    assert_eq!(got, plain.reference(&[x, w]).unwrap());
+    let got = coded.reference(&[x.clone(), words.clone().into()]).unwrap();
+    assert_eq!(got, plain.reference(&[x, w.clone()]).unwrap());
+    let dy = HostTensor::of_f32(&[1.0, -2.0, 0.5, 3.0, 0.25, -1.0]);
+    let back = Operation::from(GroupedGemm::CodedLinearBackward {
+        problem: of(Stored::Blocks(format)),
+        x: true,
+        bias: true,
+    });
+    let got = back.reference(&[dy.clone(), words.into()]).unwrap();
+    let back = Operation::from(GroupedGemm::LinearBackward {
+        problem: of(Stored::Values),
+        rows: true,
+        w: false,
+        bias: true,
+    });
+    let rows = HostTensor::of_f32(&[0.0; 128]);
+    assert_eq!(got, back.reference(&[dy, rows, w]).unwrap());
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 mod decode;
 
-use super::coded;
+use super::{coded, coded_backward};
 use crate::permute::Segments;
-use crate::product::{Part, Right, Scratch, WIDEST};
+use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST};
 use crate::quantize::Scales;
 use crate::values::Matrices;
 use crate::vector::Transpose;
@@ -38,6 +38,20 @@ pub fn linear(
     let scales = values(&weights.scales);
     let right = |e| Coded::of(problem, (weights.codes, &scales), e);
     coded(problem, segments, (x, weights.bias), right)
+}
+
+/// Computes the gradients that are needed of a plain product of sorted rows, from that of its result \[R,n\]: of x \[R,k\], and of the biases
+/// \[E,n\].
+pub fn linear_backward(
+    problem: &Problem,
+    segments: &Segments,
+    needs: [bool; 2],
+    dy: &[f32],
+    weights: &Weights<'_>,
+) -> [Option<Vec<f32>>; 2] {
+    let scales = values(&weights.scales);
+    let right = |e| Turned(Coded::of(problem, (weights.codes, &scales), e));
+    coded_backward(problem, segments, needs, dy, right)
 }
 
 /// Returns the values of scales. f32 scales are borrowed, because a copy would take longer than a product with one row. A row of E8M0
@@ -102,21 +116,12 @@ impl Right for Coded<'_> {
         (panels, size): (&mut [f32], usize),
         _: &mut Scratch,
     ) {
-        let n = self.problem.n;
         let panel = part.inner.len() * size;
         let columns = part.across.clone();
         for first in columns.clone().step_by(MOST) {
             let of_panel = first..(first + MOST).min(columns.end);
             let to = &mut panels[(first - columns.start) / size * panel..];
-            // True if the columns are whole registers of neighbours in one panel of words.
-            let within = first % n;
-            let neighbours =
-                within % PANEL + of_panel.len() <= PANEL.min(n - within / PANEL * PANEL);
-            if neighbours && of_panel.len().is_multiple_of(size) {
-                self.decode(vectors, &part.inner, of_panel, (to, panel));
-            } else {
-                self.decode_each(&part.inner, of_panel, (to, size));
-            }
+            self.decode_some(vectors, &part.inner, of_panel, (to, size));
         }
     }
 
@@ -153,7 +158,87 @@ impl Right for Coded<'_> {
     }
 }
 
+/// The weights of one expert as a factor \[n, k\], by which gradients of rows are multiplied: those of a [`Coded`], decoded a few columns at a
+/// time, and then packed as dense weights are.
+struct Turned<'a>(Coded<'a>);
+
+impl Right for Turned<'_> {
+    fn together(&self, _: usize) -> usize {
+        WIDEST
+    }
+
+    #[inline(always)]
+    fn pack<S: Simd, T: Transpose>(
+        &self,
+        vectors: (S, T),
+        Part { inner, across }: &Part,
+        panels: (&mut [f32], usize),
+        scratch: &mut Scratch,
+    ) {
+        let (depth, lines, size) = (inner.len(), across.len(), panels.1);
+        let mut decoded = std::mem::take(&mut scratch.decoded);
+        decoded.resize(lines * (depth + MOST), 0.0);
+        let (turned, some) = decoded.split_at_mut(lines * depth);
+        for first in inner.clone().step_by(MOST) {
+            let rows = first..(first + MOST).min(inner.end);
+            self.0
+                .decode_some(vectors, across, rows.clone(), (&mut *some, size));
+            // Each group of rows is a panel, with a line for each of their values.
+            let groups = rows.step_by(size).zip(some.chunks(lines * size));
+            for (row, group) in groups {
+                let at = row - inner.start;
+                let count = size.min(depth - at);
+                for (line, values) in group.chunks_exact(size).enumerate() {
+                    turned[line * depth + at..][..count].copy_from_slice(&values[..count]);
+                }
+            }
+        }
+        let part = Part {
+            inner: 0..depth,
+            across: 0..lines,
+        };
+        let dense = Factor::of_slice(turned, depth, Run::Along);
+        Right::pack(&dense, vectors, &part, panels, scratch);
+        scratch.decoded = decoded;
+    }
+
+    fn tile(&self) -> usize {
+        0
+    }
+
+    #[inline(always)]
+    fn multiply<S: Simd, T: Transpose, const N: usize>(
+        &self,
+        _: (S, T),
+        _: &Part,
+        _: &[[f32; N]],
+        _: &mut [[f32; WIDEST]; N],
+    ) {
+        unreachable!("a factor without a tile is packed");
+    }
+}
+
 impl Coded<'_> {
+    /// Decodes some inner values of at most [`MOST`] columns into panels of `size` columns.
+    #[inline(always)]
+    fn decode_some<S: Simd, T: Transpose>(
+        &self,
+        vectors: (S, T),
+        inner: &Range<usize>,
+        columns: Range<usize>,
+        (to, size): (&mut [f32], usize),
+    ) {
+        let n = self.problem.n;
+        // True if the columns are whole registers of neighbours in one panel of words.
+        let within = columns.start % n;
+        let neighbours = within % PANEL + columns.len() <= PANEL.min(n - within / PANEL * PANEL);
+        if neighbours && columns.len().is_multiple_of(size) {
+            self.decode(vectors, inner, columns, (to, inner.len() * size));
+        } else {
+            self.decode_each(inner, columns, (to, size));
+        }
+    }
+
     /// Decodes some inner values of columns that lie in one panel of words.
     #[inline(always)]
     fn decode<S: Simd, T: Transpose>(

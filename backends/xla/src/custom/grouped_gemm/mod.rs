@@ -40,6 +40,9 @@ pub(super) fn lower(b: &Builder, operation: &GroupedGemm, inputs: &[Value]) -> V
             bias,
         } => linear_backward(b, problem, [*rows, *w, *bias], inputs),
         GroupedGemm::CodedLinear(problem) => vec![coded(b, problem, inputs)],
+        GroupedGemm::CodedLinearBackward { problem, x, bias } => {
+            coded_backward(b, problem, [*x, *bias], inputs)
+        }
         GroupedGemm::Fp8Codes(_) => unreachable!("refused before it is lowered"),
     }
 }
@@ -158,19 +161,18 @@ enum Form {
     Blocks(BlockFormat),
 }
 
-impl Form {
-    /// The form of a checked product's weights.
-    fn of(product: &Problem) -> Self {
-        match product.stored {
-            Stored::Blocks(format) => Self::Blocks(format),
-            _ => Self::Fp8(
+impl<'a> Coded<'a> {
+    /// A checked product with weights that are codes.
+    fn of(product: &'a Problem) -> Self {
+        let form = match product.stored {
+            Stored::Blocks(format) => Form::Blocks(format),
+            _ => Form::Fp8(
                 matrix(product).unwrap_or_else(|error| unreachable!("a checked product: {error}")),
             ),
-        }
+        };
+        Self { product, form }
     }
-}
 
-impl Coded<'_> {
     /// The number of output columns, of gate and up together.
     fn columns(&self) -> usize {
         self.product.n * self.product.parts()
@@ -182,21 +184,32 @@ impl Coded<'_> {
         let panels = p.parts() * p.n.div_ceil(PANEL);
         [p.experts, panels, p.k.div_ceil(LANES_PER_WORD), PANEL]
     }
+
+    /// The number of stacks that the weights are: codes, and the scales of FP8 codes.
+    fn stacks_of_codes(&self) -> usize {
+        match self.form {
+            Form::Fp8(_) => 2,
+            Form::Blocks(_) => 1,
+        }
+    }
+
+    /// The stacks of the weights among operands that begin with rows, and the operands after them.
+    fn stacks<'i>(&self, b: &Builder, inputs: &'i [Value]) -> (Vec<Value>, &'i [Value]) {
+        let (stacks, rest) = inputs[1..].split_at(self.stacks_of_codes());
+        let mut stacks = stacks.to_vec();
+        if let Form::Fp8(_) = self.form {
+            stacks[0] = b.reshape(stacks[0], &self.panels());
+        }
+        (stacks, rest)
+    }
 }
 
 /// Appends y. The operands are x, words, scales of FP8 codes, order and offsets unless the product is dense, and b if
 /// there is a bias. Rows past the last expert's are 0.
 fn coded(b: &Builder, product: &Problem, inputs: &[Value]) -> Value {
-    let form = Form::of(product);
-    let p = &Coded { product, form };
+    let p = &Coded::of(product);
     let (x, element) = (inputs[0], b.element(inputs[0]));
-    let (mut stacks, inputs) = match p.form {
-        Form::Fp8(_) => {
-            let panels = b.reshape(inputs[1], &p.panels());
-            (vec![panels, inputs[2]], &inputs[3..])
-        }
-        Form::Blocks(_) => (vec![inputs[1]], &inputs[2..]),
-    };
+    let (mut stacks, inputs) = p.stacks(b, inputs);
     if product.dense {
         stacks.extend(inputs);
         let only = |stack| b.reshape(stack, &b.shape(stack)[1..]);
@@ -217,6 +230,44 @@ fn coded(b: &Builder, product: &Problem, inputs: &[Value]) -> Value {
         vec![multiply(b, p, x, weights)]
     });
     results[0]
+}
+
+/// Appends those gradients of x and the bias that are needed. The operands are dy, words, scales of FP8 codes, and order
+/// and offsets unless the product is dense. Weights are decoded in f32, an expert at a time.
+fn coded_backward(
+    b: &Builder,
+    product: &Problem,
+    [of_x, of_bias]: [bool; 2],
+    inputs: &[Value],
+) -> Vec<Value> {
+    let p = &Coded::of(product);
+    let (dy, dtype) = (inputs[0], b.element(inputs[0]));
+    let (mut stacks, sort) = p.stacks(b, inputs);
+    if !of_x {
+        stacks.clear();
+    }
+    // The offsets follow the order.
+    let (segments, _) = rows_and_rest(b, product, sort, usize::from(!product.dense));
+    let row_types = of_x.then(|| TensorType::new([product.row_bound, product.k], dtype));
+    let sums = of_bias.then(|| TensorType::new([product.n], F32));
+    let types = (row_types.as_slice(), sums.as_slice());
+    let prepare = |matrices: Vec<Value>| {
+        let weights = of_x.then(|| weights(b, p, &matrices));
+        weights.into_iter().collect()
+    };
+    let results = segments.walk_prepared(&stacks, types, prepare, |block, weights| {
+        let dy = block.masked(block.rows(dy));
+        let mut results = Vec::new();
+        for w in weights {
+            let dx = segments::product(b, b.convert(dy, F32), *w, &DotDims::matmul(0));
+            results.push(b.convert(dx, dtype));
+        }
+        if of_bias {
+            results.push(b.sum(b.convert(dy, F32), &[0]));
+        }
+        results
+    });
+    results.into_iter().map(|r| b.convert(r, dtype)).collect()
 }
 
 /// The codes \[P·n, k\] in one expert's panels.
@@ -243,28 +294,36 @@ fn scales_sums(p: &Coded, element: ElementType) -> bool {
 /// and the bias if there is one.
 fn prepared(b: &Builder, p: &Coded, element: ElementType, matrices: Vec<Value>) -> Vec<Value> {
     let columns = p.columns();
-    let ones = || b.splat(1.0, TensorType::new([columns], F32));
-    let (matrix, panels, scales, bias) = match (&p.form, matrices.as_slice()) {
-        (Form::Blocks(format), [packed, bias @ ..]) => {
-            let weights = blocks::decode(b, *packed, *format, p.product.k);
-            return [&[weights, ones()], bias].concat();
+    let bias = &matrices[p.stacks_of_codes()..];
+    let (weights, factors) = match (&p.form, matrices.as_slice()) {
+        (Form::Fp8(matrix), [panels, scales, ..]) if scales_sums(p, element) => {
+            let codes = codes(b, p, matrix, *panels);
+            let scales = b.convert(*scales, F32);
+            let factors = b.broadcast_to(b.reshape(scales, &[b.ty(scales).elements()]), &[columns]);
+            (b.convert(codes, element), factors)
         }
-        (Form::Fp8(matrix), [panels, scales, bias @ ..]) => (matrix, panels, scales, bias),
-        _ => unreachable!("the operands are counted"),
-    };
-    let codes = codes(b, p, matrix, *panels);
-    let (weights, factors) = if scales_sums(p, element) {
-        let scales = b.convert(*scales, F32);
-        let factors = b.broadcast_to(b.reshape(scales, &[b.ty(scales).elements()]), &[columns]);
-        (b.convert(codes, element), factors)
-    } else {
-        let shape = [&[1], b.shape(*scales).as_slice()].concat();
-        let scales = given(b, matrix, b.reshape(*scales, &shape));
-        let codes = b.reshape(codes, &[1, columns, p.product.k]);
-        let weights = decode(b, matrix, codes, scales);
-        (b.reshape(weights, &[columns, p.product.k]), ones())
+        (_, matrices) => {
+            let weights = weights(b, p, matrices);
+            (weights, b.splat(1.0, TensorType::new([columns], F32)))
+        }
     };
     [&[weights, factors], bias].concat()
+}
+
+/// The weights \[P·n, k\] of one expert in f32, from its codes and scales, the first of these matrices.
+fn weights(b: &Builder, p: &Coded, matrices: &[Value]) -> Value {
+    let (columns, k) = (p.columns(), p.product.k);
+    match (&p.form, matrices) {
+        (Form::Blocks(format), [packed, ..]) => blocks::decode(b, *packed, *format, k),
+        (Form::Fp8(matrix), [panels, scales, ..]) => {
+            let codes = codes(b, p, matrix, *panels);
+            let shape = [&[1], b.shape(*scales).as_slice()].concat();
+            let scales = given(b, matrix, b.reshape(*scales, &shape));
+            let codes = b.reshape(codes, &[1, columns, k]);
+            b.reshape(decode(b, matrix, codes, scales), &[columns, k])
+        }
+        _ => unreachable!("the operands are counted"),
+    }
 }
 
 /// The product of x and prepared weights, with bias and activation: \[rows, n\].

@@ -21,7 +21,9 @@ use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::sparse24::GROUP;
 use panel::pack_panel;
 
-pub(super) use panel::{biases_of, load_register, panel_row, store_register, store_rows};
+pub(super) use panel::{
+    biases_of, load_register, panel_row, store_register, store_rows, transpose,
+};
 
 /// Rows of the register tile: 2 × 6 sums and 3 operands fit AVX2's 16 registers, 4 × 6 and 5 the 32 of AVX-512.
 pub(super) const ROWS: usize = 6;

@@ -2,7 +2,7 @@
 
 use super::{Panel, Spec};
 use crate::grouped_gemm::activation::{activate, gated};
-use crate::grouped_gemm::sparse24::{four_of_row, one_of_row, stack_of};
+use crate::grouped_gemm::sparse24::{Stack, four_of_row, one_of_row, stack_of};
 use crate::grouped_gemm::{Sizes, Stored, WeightLayout, blocks};
 use cubecl::prelude::*;
 
@@ -92,7 +92,7 @@ fn load_block<F: Float, N: Size, L: Size>(
     block
 }
 
-/// Fills a block with 2:4 weights or weights in blocks: four of each row, or of 2:4 weights a register of a row of \[k, columns\].
+/// Fills a block with 2:4 weights or weights in blocks: four of each row, or a register of a row of \[k, columns\].
 #[cube]
 fn load_decoded<F: Float, N: Size, L: Size>(
     kept: &ComptimeOption<&[Vector<F, L>]>,
@@ -132,23 +132,54 @@ fn load_decoded<F: Float, N: Size, L: Size>(
         WeightLayout::InOut => {
             let row = panel.row_in_slab / sizes.n * sizes.k + kk;
             let (_, within) = comptime!(spec.part_of(half));
-            let mut register = Vector::<f32, N>::empty();
-            #[unroll]
-            for lane in 0..width {
-                let column = min(panel.first + within * width + lane, sizes.n - 1);
-                register.insert(
-                    lane,
-                    one_of_row::<F, L>(kept.unwrap(), words, &stack, row, column),
-                );
-            }
-            block[0] = register;
+            let first = panel.first + within * width;
+            block[0] = decoded_register::<F, N, L>(kept, words, &stack, sizes, row, first, spec);
         }
     }
 }
 
+/// A register of row `row` of \[k, columns\], of 2:4 weights or weights in blocks, from column `first` on; past the end it has other values.
+#[cube]
+fn decoded_register<F: Float, N: Size, L: Size>(
+    kept: &ComptimeOption<&[Vector<F, L>]>,
+    words: &[u32],
+    stack: &Stack,
+    sizes: &Sizes,
+    row: usize,
+    first: usize,
+    #[comptime] spec: Spec,
+) -> Vector<f32, N> {
+    let width = N::value();
+    let mut register = Vector::<f32, N>::empty();
+    match comptime!(spec.stored) {
+        Stored::Blocks(format) => {
+            let n = sizes.n;
+            #[unroll]
+            for group in 0..comptime!(width / 4) {
+                let column = first + comptime!(4 * group);
+                let four = blocks::four_of_row(words, row, column, n, format);
+                #[unroll]
+                for lane in 0..4usize {
+                    register.insert(comptime!(4 * group + lane), four.extract(lane));
+                }
+            }
+        }
+        _ => {
+            let (kept, last) = (kept.unwrap(), sizes.n - 1);
+            #[unroll]
+            for lane in 0..width {
+                let column = min(first + lane, last);
+                let one = one_of_row::<F, L>(kept, words, stack, row, column);
+                register.insert(lane, one);
+            }
+        }
+    }
+    register
+}
+
 /// Transposes a square of registers by exchanging halves, then halves of halves.
 #[cube]
-fn transpose<N: Size>(square: &mut Array<Vector<f32, N>>) {
+pub(in crate::grouped_gemm) fn transpose<N: Size>(square: &mut Array<Vector<f32, N>>) {
     let width = N::value();
     #[unroll]
     for stage in 0..comptime!(width.ilog2() as usize) {
