@@ -1,17 +1,18 @@
 //! Weights in blocks of codes with scales, as GGUF files have them: what ggml calls quantized types.
 //!
 //! A [`BlockTensor`] holds the bytes of a file, and no other copy. Products decode the blocks while they load them, in f32, so that their
-//! results are those of the decoded weights. A layer is made of it by [`Weight::from_blocks`](crate::fp8::Weight::from_blocks); it infers,
-//! and doesn't train.
+//! results are those of the decoded weights. A layer is made of it by [`Weight::from_blocks`](crate::fp8::Weight::from_blocks); it doesn't
+//! train, but gradients pass it.
 
 use crate::Error;
 use crate::check::{check_device, check_same, element};
 use crate::ops::{Rows, grouped_gemm};
+use crate::reduce::by_parts;
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData, f16};
+use moebius_ops::Mismatch;
 use moebius_ops::blocks::{Field, GROUP, Layout, Levels, Scales, half_of_exponent};
 use moebius_ops::grouped_gemm::{Problem, Stored};
-use moebius_ops::{Fault, Mismatch};
 
 pub use moebius_ops::blocks::BlockFormat;
 
@@ -144,7 +145,7 @@ impl BlockTensor {
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn to_dense(&self) -> Result<Tensor<3>, Error> {
         let device = self.device();
-        self.check_words(&device)?;
+        self.check(&device)?;
         let words = self.words.val().try_into_vec_as::<i64>();
         let words = words.map_err(Error::device)?.into_iter();
         let words: Vec<u32> = words.map(|word| word as u32).collect();
@@ -159,7 +160,7 @@ impl BlockTensor {
     /// As [`BlockTensor::to_dense`].
     pub fn rows(&self, rows: Tensor<1, Int>) -> Result<Tensor<2>, Error> {
         let device = rows.device();
-        self.check_words(&device)?;
+        self.check(&device)?;
         let [_, count, across] = self.layout.words_shape();
         if rows.dims() == [0] {
             return Ok(Tensor::empty(
@@ -171,17 +172,8 @@ impl BlockTensor {
         Ok(decoded(words.select(0, rows), self.layout))
     }
 
-    /// Checks the words, which a record may have replaced, and that they are on `device`, which must not record gradients.
+    /// Checks the words, which a record may have replaced, and that they are on `device`.
     pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
-        let (what, expected) = (
-            "device of weights in blocks",
-            "one that records no gradients",
-        );
-        Fault::Device.unless(!device.is_autodiff(), what, expected, "autodiff")?;
-        self.check_words(device)
-    }
-
-    fn check_words(&self, device: &Device) -> Result<(), Error> {
         let words = self.words.val();
         check_same("words of blocks", words.dims(), self.layout.words_shape())?;
         let dtype = words.dtype();
@@ -194,16 +186,21 @@ impl BlockTensor {
             marker(self.layout.format),
             marked,
         )?;
-        // Words have no gradients, so they don't say whether their device records any.
-        let (own, given) = (words.device().inner(), device.clone().inner());
-        Ok(check_device("device of weights in blocks", own, &given)?)
+        Ok(check_device(
+            "device of weights in blocks",
+            words.device(),
+            device,
+        )?)
     }
 
     /// Computes y \[T, rows\] from x \[T, columns\] and a bias \[rows\], all checked by the caller.
     pub(crate) fn linear(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
         let [_, n, k] = self.layout.shape;
-        let problem = Problem::dense(x.dims()[0], n, k)?;
-        self.product(x, bias.map(Tensor::unsqueeze), problem, Rows::All(None))
+        by_parts(x, |x| {
+            let problem = Problem::dense(x.dims()[0], n, k)?;
+            let bias = bias.clone().map(Tensor::unsqueeze);
+            self.product(x, bias, problem, Rows::All(None))
+        })
     }
 
     /// Computes `problem` from the rows `of` x \[T or R, k\], these weights and a bias \[E, n\], in the dtype of x.
@@ -227,7 +224,7 @@ impl BlockTensor {
 /// x · Wᵀ \[T, rows\] of x \[T, columns\] and one matrix in blocks, as [`crate::nn::linear`] computes it of values.
 ///
 /// # Errors
-/// As [`crate::nn::linear`], for several matrices, and on a device that records gradients.
+/// As [`crate::nn::linear`], and for several matrices.
 pub fn linear(x: Tensor<2>, w: &BlockTensor) -> Result<Tensor<2>, Error> {
     let [matrices, n, k] = w.layout.shape;
     Mismatch::check("matrices of a linear layer", 1, matrices)?;

@@ -2,7 +2,7 @@
 //!
 //! Burn's own products run on every device, too. These layers are for models that must also run on CubeCL's CPU runtime, where kernels with
 //! barriers between more units than there are cores get slow without bound (64 × 16 by 16 × 256 on two cores: 0.6 s). A row's result
-//! doesn't depend on other rows. All layers are differentiable, except products with FP8 codes, and sums are f32.
+//! doesn't depend on other rows. All layers are differentiable, except by codes and where activations are rounded, and sums are f32.
 
 mod linear;
 

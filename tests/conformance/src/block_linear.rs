@@ -2,6 +2,7 @@
 
 use crate::block_gemm::random_blocks;
 use crate::tensors::{bits, doubles, dtype, floats, integers, random};
+use crate::{fp8_linear, fp8_models};
 use burn::module::Param;
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius::blocks::{self, BlockFormat, BlockLayout, BlockTensor};
@@ -143,6 +144,18 @@ fn assert_shapes_refused(target: &Target) {
         ErrorKind::Unsupported
     };
     assert_refused(refused, made([1, 1, 32 * blocks]));
+}
+
+/// Checks that gradients pass weights in blocks, and train low-rank changes beside them.
+pub(crate) fn gradients(target: &Target) {
+    let device = target.burn();
+    for format in BlockFormat::ALL {
+        let weights = stack([1, 70, 2 * format.layout().values], format, &device);
+        fp8_linear::check_gradients(format.name(), Weight::from_blocks(weights).unwrap());
+    }
+    let (layer, weights) = layer(&device);
+    let [w_in, w_out] = weights.map(|weights| Weight::from_blocks(weights).unwrap());
+    fp8_models::check_gradients(&with(layer, w_in, w_out));
 }
 
 /// Checks what no layer can be made of, and what a layer with blocks can't do.

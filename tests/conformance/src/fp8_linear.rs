@@ -6,8 +6,8 @@ use burn::module::{Module, Param};
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use moebius::fp8::{
-    ActivationScaling, Activations, Fp8Format, Fp8Layout, Fp8Tensor, Granularity, Quantizer,
-    fake_quantize,
+    ActivationScaling, Activations, Fp8Format, Fp8Layout, Fp8Tensor, Granularity, LowRank,
+    Quantizer, Weight, fake_quantize,
 };
 use moebius::nn::Linear;
 use moebius::{Error, ErrorKind};
@@ -262,6 +262,56 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
     };
     let odd = Fp8Tensor::quantize(normal([4, 16], &device), &e4m3(odd)).unwrap();
     assert_refused(ErrorKind::Config, Linear::from_fp8(odd, None));
+}
+
+/// Checks the gradients through codes with every kind of scale.
+pub(crate) fn gradients(target: &Target) {
+    for granularity in [ROW, BLOCK, Granularity::Mx] {
+        let (coded, ..) = layer(&target.burn(), [70, 132], e4m3(granularity));
+        check_gradients(&format!("{granularity:?}"), coded.weight);
+    }
+}
+
+/// Checks the gradients of x, a bias and low-rank changes through a weight of codes against those through the decoded weight.
+pub(crate) fn check_gradients(what: &str, coded: Weight<2>) {
+    let recording = coded.device().autodiff();
+    let [n, k] = coded.dims();
+    let x = normal([9, k], &recording).require_grad();
+    let dy = random(4, [9, n], 1.0, &recording);
+    let with = |weight: Weight<2>| {
+        let change = LowRank {
+            down: Param::from_tensor(normal([1, 3, k], &recording)),
+            up: Param::from_tensor(normal([1, n, 3], &recording)),
+            first: 0,
+            scale: 0.5,
+        };
+        let bias = Param::from_tensor(normal([n], &recording));
+        Linear::new(weight.with_changes(vec![change]).unwrap(), Some(bias)).unwrap()
+    };
+    let decoded = Tensor::from_inner(coded.values().unwrap());
+    let layers = [
+        with(coded.train()),
+        with(Weight::from(Param::from_tensor(decoded)).no_grad()),
+    ];
+    let [got, want] = layers.map(|layer| {
+        let y = layer.forward(x.clone()).unwrap();
+        let of = (y.clone() * dy.clone()).sum().backward();
+        let [change] = layer.weight.changes() else {
+            panic!("one change")
+        };
+        let factors = [&change.down, &change.up].map(|param| param.val().grad(&of).unwrap());
+        let bias = layer.bias.unwrap().val().grad(&of).unwrap();
+        (y.inner(), x.grad(&of).unwrap(), bias, factors)
+    });
+    let near = |of: &str, got: Vec<f32>, want: Vec<f64>| {
+        assert_close(&format!("{of}, {what}"), &got, &want, 1e-5);
+    };
+    near("y", floats(got.0), doubles(want.0));
+    near("dx", floats(got.1), doubles(want.1));
+    near("db", floats(got.2), doubles(want.2));
+    for (got, want) in got.3.into_iter().zip(want.3) {
+        near("a factor", floats(got), doubles(want));
+    }
 }
 
 /// Checks weights from files that PyTorch wrote: their values, and layers made of them.

@@ -6,7 +6,9 @@ use crate::tensors::{bits, doubles, floats, integers};
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{DType, Device, Distribution, Tensor};
-use moebius::fp8::{Activations, Fp8Conversion, Granularity, InferenceEngine, Precision, Weight};
+use moebius::fp8::{
+    Activations, Fp8Conversion, Fp8Tensor, Granularity, InferenceEngine, LowRank, Precision, Weight,
+};
 use moebius::moe::experts::FeedForwardExperts;
 use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig, Variant};
 use moebius::nn::{Linear, LinearConfig};
@@ -80,6 +82,58 @@ pub(crate) fn experts(target: &Target) {
                 }
             }
         }
+    }
+}
+
+/// Checks that gradients pass experts of codes.
+pub(crate) fn gradients(target: &Target) {
+    let coded = |weight: &Weight<3>| {
+        let codes = Fp8Tensor::quantize(weight.values().unwrap(), &e4m3(BLOCK));
+        // The 70 rows of a projection don't fill panels, so gate and up are one part.
+        Weight::from_fp8(codes.unwrap(), 1).unwrap()
+    };
+    let mut layer = moe(true, &target.burn());
+    let shared = &mut layer.shared.as_mut().unwrap().experts;
+    let Experts::FeedForward(routed) = &mut layer.experts else {
+        panic!("they are feed-forward");
+    };
+    for experts in [routed, shared] {
+        experts.w_in = coded(&experts.w_in);
+        experts.w_out = coded(&experts.w_out);
+    }
+    check_gradients(&layer);
+}
+
+/// Checks that gradients pass experts of codes, and train low-rank changes of them, as they do with the decoded weights.
+pub(crate) fn check_gradients(layer: &MoeLayer) {
+    let Experts::FeedForward(FeedForwardExperts { w_out, .. }) = &layer.experts else {
+        panic!("they are feed-forward");
+    };
+    let (recording, [e, h, f]) = (w_out.device().autodiff(), w_out.dims());
+    let x = normal([50, h], &recording).require_grad();
+    let dy = normal([h, 50], &recording).transpose();
+    let [got, want] = [layer.clone(), decoded(layer)].map(|layer| {
+        let mut layer = layer.train().no_grad();
+        let Experts::FeedForward(experts) = &mut layer.experts else {
+            panic!("they are feed-forward");
+        };
+        let change = LowRank {
+            down: Param::from_tensor(normal([e, 3, f], &recording)),
+            up: Param::from_tensor(normal([e, h, 3], &recording)),
+            first: 0,
+            scale: 0.1,
+        };
+        let factors = [&change.down, &change.up].map(Param::val);
+        experts.w_out = experts.w_out.clone().with_changes(vec![change]).unwrap();
+        let y = layer.forward(x.clone()).unwrap().y;
+        let of = (y.clone() * dy.clone()).sum().backward();
+        let factors = factors.map(|factor| factor.grad(&of).unwrap());
+        (y.inner(), x.grad(&of).unwrap(), factors)
+    });
+    assert_close("y", &floats(got.0), &doubles(want.0), 1e-5);
+    assert_close("dx", &floats(got.1), &doubles(want.1), 1e-5);
+    for (got, want) in got.2.into_iter().zip(want.2) {
+        assert_close("a factor", &floats(got), &doubles(want), 1e-5);
     }
 }
 

@@ -164,7 +164,7 @@ pub const EXACT: &[Case] = cases! {
 /// Cases of Burn's own modules on our kernels, and of linear layers with half of their weights.
 pub const NN: &[Case] = cases! {
     nn: linear, many_rows, long_axes, attention, empty, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
-    block_linear: values, rows, experts, refusals, f16 = half(Element::F16), bf16 = half(Element::Bf16);
+    block_linear: values, rows, experts, gradients, refusals, f16 = half(Element::F16), bf16 = half(Element::Bf16);
     sparse24_linear: values, sparsified, gradients, masks_and_refusals, f16 = half(Element::F16), bf16 = half(Element::Bf16);
 };
 
@@ -214,8 +214,8 @@ pub const FP8_LAYERS: &[Case] = cases! {
     fp8_experts: values_and_gradients, rows_without_expert_do_not_count, learns_as_without_fp8,
         records_continue_bit_for_bit, refuses_wrong_input;
     fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, static_activations,
-        delayed_activations, f16 = half(Element::F16), bf16 = half(Element::Bf16), records, refuses_wrong_input, checkpoints;
+        delayed_activations, f16 = half(Element::F16), bf16 = half(Element::Bf16), records, gradients, refuses_wrong_input, checkpoints;
     fp8_instructions: linear_layers, experts, refusals;
-    fp8_models: experts, experts_independent_of_the_batch, experts_with_rounded_activations, conversion,
+    fp8_models: experts, gradients, experts_independent_of_the_batch, experts_with_rounded_activations, conversion,
         engine, copies_calibrate_apart, skips_and_refusals, shared_expert_by_matrices_f16, device_memory;
 };

@@ -1,4 +1,4 @@
-//! Low-rank changes of weights that stay as they are: y = x · Wᵀ + s · (x · Aᵀ) · Bᵀ (Hu et al. 2021, "LoRA").
+//! Low-rank changes of weights that stay as they are, in any precision: y = x · Wᵀ + s · (x · Aᵀ) · Bᵀ (Hu et al. 2021, "LoRA").
 
 use crate::Error;
 use crate::check::{check_device, check_same, reshaped};
@@ -130,13 +130,16 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Adds the changes to y \[R, out\], the product of the rows x \[R, in\] with the weight as it is.
+/// Adds the changes, if there are any, to y \[R, out\], the product of the rows x \[R, in\] with the weight as it is.
 pub(crate) fn changed(
     y: Tensor<2>,
     x: &Tensor<2>,
     changes: &[LowRank],
     of: Rows<'_>,
 ) -> Result<Tensor<2>, Error> {
+    if changes.is_empty() {
+        return Ok(y);
+    }
     let ([rows, out], options) = (y.dims(), (y.device(), y.dtype()));
     let zeros = |columns: usize| Tensor::<2>::zeros([rows, columns], (&options.0, options.1));
     let (mut parts, mut at) = (Vec::new(), 0);

@@ -1,11 +1,12 @@
 //! FP8 weights in the layout that products read, and products with them.
 
-use super::activations::ActivationScaling;
+use super::activations::{ActivationScaling, Activations};
 use super::scales::{Fp8Layout, Fp8Scales};
 use super::tensor::Fp8Tensor;
 use crate::Error;
 use crate::check::{check_device, element};
 use crate::ops::{DeviceValue, Rows, grouped_gemm};
+use crate::reduce::by_parts;
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
@@ -137,6 +138,14 @@ impl Fp8Matrices {
         self.panels.val().device()
     }
 
+    /// Checks that the panels of several projections lie like those of one, because each projection fills whole panels.
+    fn check_like_one(&self) -> Result<(), Mismatch> {
+        let rows = self.layout.shape[1] / self.parts;
+        let right = self.parts == 1 || rows.is_multiple_of(PANEL);
+        let what = "rows of a projection among several, for one product of all";
+        Mismatch::unless(right, what, format_args!("a multiple of {PANEL}"), rows)
+    }
+
     /// Checks the tensors, which a record may have replaced, and that they are on `device`.
     pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
         let [experts, n, k] = self.layout.shape;
@@ -226,7 +235,8 @@ pub enum Instructions {
 ///
 /// Activations either stay in their dtype (W8A16: f32, f16, or bf16 where the device stores it), or are rounded to FP8, too (W8A8); codes
 /// are decoded while they are loaded, on every device. Sums are f32 over the inner columns in order, so that the result of a row doesn't
-/// depend on other rows; XLA chooses an order by the shapes, so there the last bits depend on the number of rows. There is no derivative.
+/// depend on other rows; XLA chooses an order by the shapes, so there the last bits depend on the number of rows. Codes have no derivative;
+/// activations that stay in their dtype have one.
 #[derive(Module, Debug)]
 pub(crate) struct Codes {
     pub(crate) matrices: Fp8Matrices,
@@ -239,20 +249,41 @@ pub(crate) struct Codes {
 }
 
 impl Codes {
-    /// Refuses a device that records gradients, because codes have none, and checks tensors that a record may have replaced.
+    /// Checks tensors that a record may have replaced, that they are on `device`, and, if that records gradients, that products have one of x.
     pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
-        let (what, expected) = ("device of FP8 codes", "one that records no gradients");
-        Fault::Device.unless(!device.is_autodiff(), what, expected, "autodiff")?;
-        self.matrices.check(device)
+        self.matrices.check(device)?;
+        let source = self.activations.source();
+        let right = !device.is_autodiff() || source == Activations::Float;
+        let what = "activations before FP8 codes on a device that records gradients";
+        let got = format_args!("{source:?}");
+        Ok(Fault::Config.unless(right, what, "floating point", got)?)
     }
 
     /// Computes y \[rows, out\] from x \[rows, in\] and a bias \[out\], all checked by the caller, in the dtype of x.
     pub(crate) fn linear(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
         let (dtype, [_, n, k]) = (x.dtype(), self.matrices.layout().shape);
-        let problem = Problem::dense(x.dims()[0], n, k)?;
-        let bias = bias.map(|bias| bias.unsqueeze());
-        let y = self.product(x, bias, problem, Rows::All(None))?;
-        Ok(y.cast(dtype))
+        by_parts(x, |x| {
+            let problem = Problem::dense(x.dims()[0], n, k)?;
+            let bias = bias.clone().map(Tensor::unsqueeze);
+            let y = self.product(x, bias, problem, Rows::All(None))?;
+            Ok(y.cast(dtype))
+        })
+    }
+
+    /// Computes rows \[R, in\] · W_eᵀ + b_e, \[R, out\], for all projections of W \[E, out, in\] at once; the result may be f32 where the rows
+    /// aren't.
+    ///
+    /// # Errors
+    /// [`Mismatch`] for several projections that don't fill whole panels.
+    pub(crate) fn plain(
+        &self,
+        rows: Tensor<2>,
+        bias: Option<Tensor<2>>,
+        of: Rows<'_>,
+    ) -> Result<Tensor<2>, Error> {
+        self.matrices.check_like_one()?;
+        let problem = of.product(&rows, self.matrices.layout().shape[1])?;
+        self.product(rows, bias, problem, of)
     }
 
     /// Computes `problem` from the rows `of` x \[T or R, k\] (rounded first if activations are), these codes and a bias \[E, n\]. The
@@ -298,11 +329,7 @@ impl Codes {
         of: Rows<'_>,
     ) -> Result<Tensor<2>, Error> {
         let quantizer = self.activations.dynamic()?;
-        // If each projection fills whole panels, the panels of several lie like those of one projection.
-        let (parts, rows) = (self.matrices.parts(), problem.n / self.matrices.parts());
-        let what = "rows of a projection among several, for FP8 matrix instructions";
-        let whole = parts == 1 || rows.is_multiple_of(PANEL);
-        Mismatch::unless(whole, what, format_args!("a multiple of {PANEL}"), rows)?;
+        self.matrices.check_like_one()?;
         let problem = Problem {
             element: Element::F32,
             ..problem

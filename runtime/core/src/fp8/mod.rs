@@ -4,7 +4,7 @@
 //! |---|---|
 //! | values as codes, and back | [`encode`], [`decode`], [`fake_quantize`], [`Fp8Tensor`] |
 //! | the weights of layers | [`Weight`], in any [`Precision`] |
-//! | low-rank changes of frozen weights | [`LowRank`], which [`Weight::with_changes`] attaches |
+//! | low-rank changes of weights that stay as they are, codes too | [`LowRank`], which [`Weight::with_changes`] attaches |
 //! | inference with a whole model | [`Fp8Conversion`], [`InferenceEngine`] |
 //! | training | [`training`] |
 //!

@@ -23,18 +23,19 @@ use form::Attach;
 pub(super) use form::Form;
 pub(super) use walk::ATTACHED;
 
-/// How a weight keeps its values.
+/// How a weight keeps its values. All but [`Precision::Fp8Training`] take [low-rank changes](LowRank), which train while the weight stays as it
+/// is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// A parameter in floating point, with [low-rank changes](LowRank) or without.
+    /// A parameter in floating point.
     Float,
     /// A parameter in floating point whose products round it to FP8; see [`training`](super::training).
     Fp8Training,
-    /// FP8 codes and scales without another copy of the values, for inference.
+    /// FP8 codes and scales without another copy of the values, for inference, and to be passed by gradients.
     Fp8,
     /// Two of each four neighbouring values of an output and their places ([`crate::sparse`]), which don't train.
     Sparse24,
-    /// Blocks of codes with scales ([`crate::blocks`]), for inference.
+    /// Blocks of codes with scales ([`crate::blocks`]), for inference, and to be passed by gradients.
     Blocks,
 }
 
@@ -45,6 +46,9 @@ pub enum Precision {
 /// name `fp8`: devices, optimizers and records see both, and a walk over a module ([`Fp8Conversion`](super::Fp8Conversion),
 /// [`training::update`](super::training::update)) finds every weight in any container. What is kept of 2:4 weights, and blocks of codes,
 /// are attached in the same way. In a weight of FP8 codes, of 2:4 or of blocks, the parameter itself is a single 0 that nothing reads.
+///
+/// Codes and blocks are made on a device that records no gradients. [`Module::train`] puts them on the one that does: there, they don't train,
+/// but x has a gradient.
 ///
 /// ```
 /// use burn::module::Param;
@@ -69,11 +73,9 @@ pub enum Precision {
 #[derive(Clone, Debug)]
 pub struct Weight<const D: usize>(Param<Tensor<D>>);
 
-/// A weight as an operand of a product.
+/// A weight as an operand of a product, to whose result [low-rank changes](Weight::changes) are added.
 pub(crate) enum Operand<'a, const D: usize> {
     Float(Tensor<D>),
-    /// A weight in floating point, and low-rank changes of it.
-    Changed(Tensor<D>, &'a [LowRank]),
     Training(&'a Fp8Product, Tensor<D>),
     Codes(&'a Codes),
     Sparse24(&'a Sparse24Tensor),
@@ -201,19 +203,19 @@ impl<const D: usize> Weight<D> {
         Ok(Self::of(self.0, form))
     }
 
-    /// A copy with these low-rank changes in place of any others, in the order of their rows. The weight itself trains on unless it is frozen
-    /// ([`Module::no_grad`]).
+    /// A copy with these low-rank changes in place of any others, in the order of their rows. A weight in floating point trains on unless it is
+    /// frozen ([`Module::no_grad`]).
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for codes, 2:4, blocks and a weight that trains in FP8, [`ErrorKind::Shape`](crate::ErrorKind::Shape)
-    /// for another shape or dtype, [`ErrorKind::Device`](crate::ErrorKind::Device) for another device, and
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for rows that the weight doesn't have or that two changes share.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for a weight that trains in FP8 and for codes before which activations are rounded,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another shape or dtype, [`ErrorKind::Device`](crate::ErrorKind::Device) for another
+    /// device, and [`ErrorKind::Config`](crate::ErrorKind::Config) for rows that the weight doesn't have or that two changes share.
     pub fn with_changes(self, changes: Vec<LowRank>) -> Result<Self, Error> {
-        let float = matches!(self.precision(), Precision::Float);
-        let (what, expected) = ("weight with low-rank changes", "floating point");
-        let precision = self.precision();
-        let got = format_args!("{precision:?}");
-        Fault::State.unless(float, what, expected, got)?;
+        let what = "weight with low-rank changes";
+        let rounded = self.product().is_some() || self.activations().is_some_and(rounds);
+        let expected = "one that is multiplied by what isn't rounded";
+        let got = format_args!("{:?}", self.precision());
+        Fault::State.unless(!rounded, what, expected, got)?;
         let shape = match self.dims().as_slice() {
             [rows, columns] => [1, *rows, *columns],
             [matrices, rows, columns] => [*matrices, *rows, *columns],
@@ -222,7 +224,7 @@ impl<const D: usize> Weight<D> {
         low_rank::check(&changes, shape, self.dtype(), &self.device())?;
         let form = Form {
             changes,
-            ..Form::float(self.parts())
+            ..self.form()
         };
         Ok(Self::of(self.0, form))
     }
@@ -250,10 +252,14 @@ impl<const D: usize> Weight<D> {
     /// A copy of a weight of codes, with activations rounded as `activations` says.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for a weight without codes, [`ErrorKind::Config`](crate::ErrorKind::Config) for a
-    /// stack and dynamic scales that several rows share, because rows past the last expert's are undefined.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for a weight without codes and one with low-rank changes,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a stack and dynamic scales that several rows share, because rows past the last
+    /// expert's are undefined.
     pub fn with_activations(self, activations: ActivationScaling) -> Result<Self, Error> {
         check_activations::<D>(activations.source())?;
+        if rounds(&activations) {
+            self.check_unchanged()?;
+        }
         self.with_codes("weight with rounded activations", |codes| Codes {
             activations,
             ..codes
@@ -284,7 +290,7 @@ impl<const D: usize> Weight<D> {
         };
         let form = Form {
             codes: Some(change(codes.clone())),
-            ..Form::float(self.parts())
+            ..self.form()
         };
         Ok(Self::of(self.0, form))
     }
@@ -295,17 +301,18 @@ impl<const D: usize> Weight<D> {
         let Some(form) = form_of(&self.0).cloned() else {
             return Self(cast_param(self.0, dtype));
         };
-        if form.stored_on().is_none() {
-            let changes = cast_all(form.changes, dtype);
-            return Self::of(cast_param(self.0, dtype), Form { changes, ..form });
-        }
+        let param = match form.stored_on() {
+            Some(_) => self.0,
+            None => cast_param(self.0, dtype),
+        };
         let form = Form {
             codes: form.codes.map(|codes| Codes { dtype, ..codes }),
             sparse: form.sparse.map(|weights| weights.cast(dtype)),
             blocks: form.blocks.map(|weights| weights.with_dtype(dtype)),
+            changes: cast_all(form.changes, dtype),
             ..form
         };
-        Self::of(self.0, form)
+        Self::of(param, form)
     }
 
     /// The identifier of the parameter in optimizers and records.
@@ -316,7 +323,7 @@ impl<const D: usize> Weight<D> {
     /// The precision of the values.
     pub fn precision(&self) -> Precision {
         match self.operand() {
-            Operand::Float(_) | Operand::Changed(..) => Precision::Float,
+            Operand::Float(_) => Precision::Float,
             Operand::Training(..) => Precision::Fp8Training,
             Operand::Codes(_) => Precision::Fp8,
             Operand::Sparse24(_) => Precision::Sparse24,
@@ -359,13 +366,25 @@ impl<const D: usize> Weight<D> {
         Some(&self.codes_of()?.activations)
     }
 
-    /// The values: those of the parameter, with low-rank changes written into them, the decoded codes, or those of 2:4 or blocks, which are read
+    /// The values, with low-rank changes written into them: those of the parameter, the decoded codes, or those of 2:4 or blocks, which are read
     /// back.
     ///
     /// # Errors
     /// The errors of [`Fp8Matrices::to_tensor`], [`Fp8Tensor::dequantize`], [`Sparse24Tensor::to_dense`] and [`BlockTensor::to_dense`], and of a
     /// device that can't multiply the factors of a change.
     pub fn values(&self) -> Result<Tensor<D>, Error> {
+        let (values, shape) = (self.unchanged()?, self.dims());
+        match self.changes() {
+            [] => Ok(values),
+            changes => {
+                let merged = low_rank::merged(stacked(values)?, changes)?;
+                Ok(reshaped(merged, shape))
+            }
+        }
+    }
+
+    /// The values without low-rank changes.
+    fn unchanged(&self) -> Result<Tensor<D>, Error> {
         if let Some(weights) = self.sparse24() {
             return Ok(reshaped(weights.to_dense()?, self.dims()));
         }
@@ -373,15 +392,7 @@ impl<const D: usize> Weight<D> {
             return Ok(reshaped(weights.to_dense()?, self.dims()).cast(weights.dtype()));
         }
         let Some(codes) = self.codes_of() else {
-            let (values, changes) = (self.0.val(), self.changes());
-            if changes.is_empty() {
-                return Ok(values);
-            }
-            let shape = values.dims();
-            return Ok(reshaped(
-                low_rank::merged(stacked(values)?, changes)?,
-                shape,
-            ));
+            return Ok(self.0.val());
         };
         let values = codes.matrices.to_tensor()?.dequantize(FloatDType::F32)?;
         Ok(reshaped(values, self.dims()).cast(codes.dtype))
@@ -413,13 +424,13 @@ impl<const D: usize> Weight<D> {
         };
         let float = self.stored_on().is_none();
         Fault::State.unless(float, "weight", "floating point", got)?;
-        let unchanged = self.changes().is_empty();
-        Fault::State.unless(
-            unchanged,
-            "weight",
-            "one without changes",
-            "low-rank changes",
-        )
+        self.check_unchanged()
+    }
+
+    /// Refuses low-rank changes.
+    pub(crate) fn check_unchanged(&self) -> Result<(), Mismatch> {
+        let (right, expected) = (self.changes().is_empty(), "one without changes");
+        Fault::State.unless(right, "weight", expected, "low-rank changes")
     }
 
     pub(crate) fn operand(&self) -> Operand<'_, D> {
@@ -439,11 +450,13 @@ impl<const D: usize> Weight<D> {
                 product: Some(product),
                 ..
             }) => Operand::Training(product, self.0.val()),
-            Some(Form { changes, .. }) if !changes.is_empty() => {
-                Operand::Changed(self.0.val(), changes)
-            }
             _ => Operand::Float(self.0.val()),
         }
+    }
+
+    /// A copy of what is attached to the parameter.
+    fn form(&self) -> Form {
+        form_of(&self.0).map_or_else(|| Form::float(1), Form::clone)
     }
 
     /// The codes with what products do with them; `None` for a weight without codes.
@@ -537,6 +550,11 @@ pub(super) fn forms<M: Module>(module: &M) -> Vec<Form> {
     let mut forms = Forms(Vec::new());
     module.visit(&mut forms);
     forms.0
+}
+
+/// Whether a scaling rounds activations.
+fn rounds(activations: &ActivationScaling) -> bool {
+    activations.source() != Activations::Float
 }
 
 /// Refuses activations that a weight with D dimensions doesn't support.

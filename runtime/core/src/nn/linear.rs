@@ -73,14 +73,15 @@ impl LinearConfig {
 ///
 /// | precision of W | y | training |
 /// |---|---|---|
-/// | in floating point | x · Wᵀ + b, with [low-rank changes](crate::fp8::LowRank) if there are any | by any optimizer |
+/// | in floating point | x · Wᵀ + b | by any optimizer |
 /// | trained in FP8 | x̂ · Ŵᵀ + b of rounded x and W; with dy rounded to dŷ, dx = dŷ · Ŵ, dW = dŷᵀ · x̂, db = Σ dy | by any optimizer; [`training::update`](crate::fp8::training) after each backward pass |
-/// | FP8 codes | x · Wᵀ + b with decoded W; codes take a quarter of the memory of f32 | none |
-/// | blocks of codes | x · Wᵀ + b with decoded W; the blocks take the bytes that they have in a file | none |
+/// | FP8 codes | x · Wᵀ + b with decoded W; codes take a quarter of the memory of f32 | of b; x has a gradient |
+/// | blocks of codes | x · Wᵀ + b with decoded W; the blocks take the bytes that they have in a file | of b; x has a gradient |
 /// | 2:4 | x · Wᵀ + b, with 0 in place of the half of W that was dropped; what is kept takes 53 % of the memory in f32 | of b; x has a gradient |
 ///
-/// Activations before codes stay in their dtype, or are rounded to FP8, too ([`Linear::with_activations`]). The training follows
-/// Micikevicius et al. 2022, "FP8 Formats for Deep Learning".
+/// Activations before codes stay in their dtype, or are rounded to FP8, too ([`Linear::with_activations`]), which no device that records
+/// gradients takes. The training follows Micikevicius et al. 2022, "FP8 Formats for Deep Learning". Where no operand is rounded,
+/// [low-rank changes](crate::fp8::LowRank) of W train beside it.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -221,10 +222,11 @@ impl Linear {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a last dimension other than `in`, another dtype than the parameters', or a weight
-    /// without elements, [`ErrorKind::Device`](crate::ErrorKind::Device) for another device, or codes on a device that records gradients,
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for the state of another recipe, loaded from a record, or activations that aren't
-    /// calibrated; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a buffer exceeds what the device binds, or the device
-    /// lacks the configured instructions.
+    /// without elements, [`ErrorKind::Device`](crate::ErrorKind::Device) for another device, [`ErrorKind::Config`](crate::ErrorKind::Config)
+    /// for rounded activations before codes on a device that records gradients, [`ErrorKind::State`](crate::ErrorKind::State) for the state
+    /// of another recipe, loaded from a record, or activations that aren't calibrated;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a buffer exceeds what the device binds, or the device lacks the
+    /// configured instructions.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
         let mut shape = x.dims();
         let [n, k] = self.weight.dims();
@@ -247,24 +249,21 @@ impl Linear {
     /// Computes y \[rows, out\] from a checked x \[rows, in\].
     fn rows(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let bias = self.bias.as_ref().map(Param::val);
-        match self.weight.operand() {
-            Operand::Float(w) => linear(x, w, bias),
-            Operand::Changed(w, changes) => {
-                let y = linear(x.clone(), w, bias)?;
-                changed(y, &x, changes, Rows::All(None))
-            }
+        let y = match self.weight.operand() {
+            Operand::Float(w) => linear(x.clone(), w, bias)?,
             Operand::Training(product, w) => {
                 let y = product.apply(x, w, |x, w| linear(x, w, None))?;
                 // The bias is added outside of the product, because its gradient is that of y without rounding.
-                Ok(match bias {
+                return Ok(match bias {
                     Some(bias) => y + bias.unsqueeze(),
                     None => y,
-                })
+                });
             }
-            Operand::Codes(codes) => codes.linear(x, bias),
-            Operand::Sparse24(weights) => weights.linear(x, bias),
-            Operand::Blocks(weights) => weights.linear(x, bias),
-        }
+            Operand::Codes(codes) => codes.linear(x.clone(), bias)?,
+            Operand::Sparse24(weights) => weights.linear(x.clone(), bias)?,
+            Operand::Blocks(weights) => weights.linear(x.clone(), bias)?,
+        };
+        changed(y, &x, self.weight.changes(), Rows::All(None))
     }
 
     /// Checks the parameters, which records may have replaced, against the dtype and device of x.
@@ -279,12 +278,15 @@ impl Linear {
                 check_same("dtype of x", dtype, weights.dtype())?;
                 weights.check(device)?;
             }
-            Operand::Float(w) | Operand::Changed(w, _) | Operand::Training(_, w) => {
+            Operand::Float(w) | Operand::Training(_, w) => {
                 check_same("dtype of x", dtype, w.dtype())?;
                 check_device("device of x", device.clone(), &w.device())?;
             }
         }
         self.weight.product().map_or(Ok(()), Fp8Product::check)?;
+        if !self.weight.changes().is_empty() {
+            check_same("dtype of x, that of changes", dtype, self.weight.dtype())?;
+        }
         if let Some(bias) = &self.bias {
             let bias = bias.val();
             check_same("bias [out]", bias.dims(), [self.weight.dims()[0]])?;

@@ -4,7 +4,10 @@ use burn::module::{Module, Param};
 use burn::tensor::{Device, Gradients, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::fp8::training::Fp8Recipe;
-use moebius::fp8::{Fp8Format, Granularity, LowRank, Quantizer, Weight};
+use moebius::fp8::{
+    ActivationScaling, Activations, Fp8Format, Fp8Tensor, Granularity, LowRank, Precision,
+    Quantizer, Weight,
+};
 use moebius::moe::experts::FeedForwardExperts;
 use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer};
 use moebius::nn::Linear;
@@ -222,12 +225,191 @@ fn changes_that_do_not_fit_are_refused() {
         training.with_changes(whole()).unwrap_err().kind(),
         ErrorKind::State
     );
-    let quantizer = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
-    // Codes are those of the weight with the change written into it, and take no change themselves.
-    let (codes, error) = changed.quantize(&quantizer).unwrap();
+    // Codes are those of the weight with the change written into it, and take changes themselves, but where activations are rounded.
+    let (codes, error) = changed.quantize(&e4m3(Granularity::Row)).unwrap();
     assert!(error < 0.05 && codes.changes().is_empty(), "{error}");
+    let rows = || ActivationScaling::new(Activations::Dynamic(Granularity::Row), &device);
+    let rounding = codes.clone().with_activations(rows()).unwrap();
+    let refused = rounding.with_changes(whole()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::State);
+    let changed = codes.with_changes(whole()).unwrap();
     assert_eq!(
-        codes.with_changes(whole()).unwrap_err().kind(),
-        ErrorKind::State
+        changed.clone().with_changes(vec![]).unwrap().bytes() + 4 * 48,
+        changed.bytes()
     );
+    let refused = changed.with_activations(rows()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::State);
+}
+
+fn e4m3(granularity: Granularity) -> Quantizer {
+    Quantizer::new(Fp8Format::E4M3, granularity)
+}
+
+/// Checks that the factors of a change have the same gradients in two weights.
+fn assert_same_gradients<const D: usize>(
+    weights: [&Weight<D>; 2],
+    gradients: &[Gradients; 2],
+    what: &str,
+) {
+    let [got, want] = weights.map(Weight::changes);
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (got, want) in got.iter().zip(want) {
+        for (got, want) in [(&got.down, &want.down), (&got.up, &want.up)] {
+            let [got, want] = [(got, &gradients[0]), (want, &gradients[1])]
+                .map(|(param, gradients)| param.val().grad(gradients).unwrap());
+            assert_near(got, want, what);
+        }
+    }
+}
+
+/// Codes stay as they are below what trains: products and gradients are those of the decoded weights in f32.
+#[test]
+fn codes_below_changes_compute_and_learn_what_decoded_weights_do() {
+    let device = Device::flex().autodiff();
+    let x = tensor([2, 4, 36], 3, &device).require_grad();
+    let dy = tensor([2, 4, 70], 4, &device);
+    for granularity in [
+        Granularity::Row,
+        Granularity::Mx,
+        Granularity::of_blocks(16, 8),
+    ] {
+        let what = format!("{granularity:?}");
+        let w = tensor([70, 36], 1, &device.clone().inner());
+        let (codes, _) = Weight::from(Param::from_tensor(w))
+            .quantize(&e4m3(granularity))
+            .unwrap();
+        let layer = |weight: Weight<2>| {
+            let weight = weight.with_changes(vec![change([1, 40, 36], 3, 5, &device)]);
+            let bias = Param::from_tensor(tensor([70], 2, &device));
+            Linear::new(weight.unwrap(), Some(bias)).unwrap()
+        };
+        let decoded = Tensor::from_inner(codes.values().unwrap());
+        let layers = [
+            layer(codes.train()),
+            layer(Weight::from(Param::from_tensor(decoded)).no_grad()),
+        ];
+        let [with, other] = &layers;
+        assert_eq!(with.weight.precision(), Precision::Fp8);
+        let outputs = layers
+            .each_ref()
+            .map(|layer| layer.forward(x.clone()).unwrap());
+        assert_near(
+            outputs[0].clone().inner(),
+            outputs[1].clone().inner(),
+            &what,
+        );
+        let gradients = outputs.map(|y| (y * dy.clone()).sum().backward());
+        let [got, want] = gradients.each_ref().map(|of| x.grad(of).unwrap());
+        assert_near(got, want, &what);
+        assert_same_gradients([&with.weight, &other.weight], &gradients, &what);
+        let of_bias = |layer: &Linear, of: &Gradients| {
+            let bias = layer.bias.as_ref().unwrap().val();
+            bias.grad(of).unwrap()
+        };
+        let [got, want] = [(with, &gradients[0]), (other, &gradients[1])];
+        assert_near(of_bias(got.0, got.1), of_bias(want.0, want.1), &what);
+        let [got, want] = [with, other].map(|layer| layer.weight.values().unwrap().inner());
+        assert_near(got, want, &what);
+        let [got, want] = [with, other].map(|layer| layer.valid().forward(x.clone().inner()));
+        assert_near(got.unwrap(), want.unwrap(), &what);
+    }
+    let (codes, _) = Weight::from(Param::from_tensor(tensor([70, 36], 1, &device)))
+        .quantize(&e4m3(Granularity::Row))
+        .unwrap();
+    let refused = |weight: Weight<2>| {
+        let layer = Linear::new(weight, None).unwrap();
+        layer.forward(x.clone()).unwrap_err().kind()
+    };
+    let source = Activations::Dynamic(Granularity::Row);
+    let rounding = ActivationScaling::new(source, &device);
+    let rounding = codes.clone().with_activations(rounding).unwrap();
+    assert_eq!(refused(rounding.train()), ErrorKind::Config);
+    assert_eq!(refused(codes), ErrorKind::Device);
+}
+
+/// A layer of four gated experts of codes in as many parts, and one of the decoded weights, with the same changes of the gates and of the second
+/// matrices.
+fn mixtures_of_codes(inter: usize, parts: usize, device: &Device) -> [MoeLayer; 2] {
+    let config = MoeConfig::new(12, inter, 4)
+        .with_activation(Activation::Silu)
+        .with_gated(true)
+        .with_bias(true);
+    let codes = |shape, seed, parts| {
+        let values: Tensor<3> = tensor(shape, seed, &device.clone().inner());
+        let codes = Fp8Tensor::quantize(values, &e4m3(Granularity::of_blocks(1, 4)));
+        Weight::<3>::from_fp8(codes.unwrap(), parts).unwrap()
+    };
+    let [w_in, w_out] = [
+        codes([4, 2 * inter, 12], 1, parts),
+        codes([4, 12, inter], 2, 1),
+    ];
+    let decoded = |weight: &Weight<3>, parts| {
+        let values = Tensor::from_inner(weight.values().unwrap());
+        Weight::from(Param::from_tensor(values))
+            .with_parts(parts)
+            .no_grad()
+    };
+    let values = [decoded(&w_in, 2), decoded(&w_out, 1)];
+    let layer = config.init(device).unwrap();
+    [[w_in.train(), w_out.train()], values].map(|[w_in, w_out]| {
+        let of_in = vec![change([4, inter, 12], 0, 3, device)];
+        let of_out = vec![change([4, 12, inter], 0, 5, device)];
+        let mut layer = layer.clone();
+        layer.experts = Experts::FeedForward(FeedForwardExperts {
+            w_in: w_in.with_changes(of_in).unwrap(),
+            b_in: Some(Param::from_tensor(tensor([4, 2 * inter], 9, device))),
+            w_out: w_out.with_changes(of_out).unwrap(),
+            b_out: Some(Param::from_tensor(tensor([4, 12], 10, device))),
+        });
+        layer
+    })
+}
+
+fn feed_forward(layer: &MoeLayer) -> FeedForwardExperts {
+    match &layer.experts {
+        Experts::FeedForward(experts) => experts.clone(),
+        _ => panic!("other experts"),
+    }
+}
+
+#[test]
+fn experts_of_codes_compute_and_learn_what_decoded_ones_do() {
+    let device = Device::flex().autodiff();
+    let x = tensor([23, 12], 7, &device).require_grad();
+    let dy = tensor([23, 12], 8, &device);
+    for (inter, parts) in [(64, 2), (64, 1), (10, 1)] {
+        let what = format!("{inter} inner columns in {parts} parts");
+        let layers = mixtures_of_codes(inter, parts, &device);
+        let experts = layers.each_ref().map(feed_forward);
+        let outputs = layers
+            .each_ref()
+            .map(|layer| layer.forward(x.clone()).unwrap().y);
+        assert_near(
+            outputs[0].clone().inner(),
+            outputs[1].clone().inner(),
+            &what,
+        );
+        let gradients = outputs.map(|y| (y * dy.clone()).sum().backward());
+        let [got, want] = gradients.each_ref().map(|of| x.grad(of).unwrap());
+        assert_near(got, want, &what);
+        let [with, decoded] = &experts;
+        assert_same_gradients([&with.w_in, &decoded.w_in], &gradients, &what);
+        assert_same_gradients([&with.w_out, &decoded.w_out], &gradients, &what);
+        let of_biases = |experts: &FeedForwardExperts, of: &Gradients| {
+            let biases = [&experts.b_in, &experts.b_out];
+            biases.map(|bias| bias.as_ref().unwrap().val().grad(of).unwrap())
+        };
+        let got = of_biases(with, &gradients[0]);
+        let want = of_biases(decoded, &gradients[1]);
+        got.into_iter()
+            .zip(want)
+            .for_each(|(got, want)| assert_near(got, want, &what));
+        let [got, want] = layers.map(|layer| layer.valid().forward(x.clone().inner()).unwrap().y);
+        assert_near(got, want, &what);
+    }
+    let [cut, _] = mixtures_of_codes(10, 2, &device);
+    let refused = cut.forward(x).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Shape);
+    let said = "rows of a projection among several, for one product of all: expected a multiple of 64, got 10";
+    assert_eq!(refused.to_string(), said);
 }

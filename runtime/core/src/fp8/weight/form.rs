@@ -15,7 +15,7 @@ pub(in crate::fp8) struct Form {
     pub(in crate::fp8) codes: Option<Codes>,
     pub(in crate::fp8) sparse: Option<Sparse24Tensor>,
     pub(in crate::fp8) blocks: Option<BlockTensor>,
-    /// Low-rank changes of a weight without the four above, in the order of their rows.
+    /// Low-rank changes of a weight that doesn't train in FP8, in the order of their rows.
     pub(super) changes: Vec<LowRank>,
     /// The number of projections whose rows lie one after the other, such as a gate and an up projection.
     #[module(skip)]

@@ -6,7 +6,7 @@ use super::{
     bias_of, biases, stacked,
 };
 use crate::fp8::training::Fp8Recipe;
-use crate::fp8::{Instructions, Operand, Weight, changed, known_container};
+use crate::fp8::{Codes, Instructions, Operand, Weight, changed, known_container};
 use crate::moe::config::SharedExpertConfig;
 use crate::ops::routing::router_logits;
 use crate::ops::{self, Assignment, FeedForward, Rows, Run};
@@ -22,7 +22,8 @@ use moebius_shaders::grouped_gemm::Variant;
 /// Each weight has its own precision. In FP8 training, all experts of a layer share one scale for each of the two weights, tokens are
 /// rounded before they are sorted, and the gradients of biases are sums of rounded gradients. FP8 codes and blocks of codes are decoded while the grouped
 /// products load them, and the rows that they multiply (tokens or hidden rows) may be rounded, too. Weights with low-rank changes
-/// ([`LowRank`](crate::fp8::LowRank)) multiply by separate operations.
+/// ([`LowRank`](crate::fp8::LowRank)), and codes on a device that records gradients, multiply by separate operations, to which FP8 codes must
+/// be one part unless each part has a multiple of 64 rows.
 #[derive(Module, Debug)]
 pub struct FeedForwardExperts {
     /// The first weight \[E,F,H\], or \[E,2F,H\] in two parts if gated: gate rows, then up rows.
@@ -109,8 +110,10 @@ impl FeedForwardExperts {
     /// Returns the weights of the fused operation; `None` if the experts run as several operations.
     fn fused(&self, device: &Device, config: &MoeConfig) -> Option<FeedForward> {
         let dropping = device.is_autodiff() && config.activation_dropout > 0.0;
+        let weights = [&self.w_in, &self.w_out];
+        let apart = dropping || weights.iter().any(|weight| !weight.changes().is_empty());
         match (self.w_in.operand(), self.w_out.operand()) {
-            (Operand::Float(w_in), Operand::Float(w_out)) if !dropping => Some(FeedForward {
+            (Operand::Float(w_in), Operand::Float(w_out)) if !apart => Some(FeedForward {
                 w_in,
                 b_in: bias_of(&self.b_in),
                 w_out,
@@ -139,7 +142,7 @@ impl FeedForwardExperts {
         let hidden = self.hidden(rows, x, w_in, config)?;
         // The rows past the last expert's are undefined, so they become 0 before the largest magnitude of all rows is taken.
         let measured = match &w_out {
-            Operand::Float(_) | Operand::Changed(..) | Operand::Blocks(_) => false,
+            Operand::Float(_) | Operand::Blocks(_) => false,
             Operand::Training(..) => true,
             Operand::Codes(codes) => codes.activations.measures(),
             Operand::Sparse24(_) => unreachable!("{ONLY_MATRICES}"),
@@ -160,44 +163,43 @@ impl FeedForwardExperts {
         w_in: Operand<'_, 3>,
         config: &MoeConfig,
     ) -> Result<Tensor<2>, Error> {
-        let product = |x, w| of.linear(of.gather(x)?, w, bias_of(&self.b_in));
-        let tokens = |x: &Tensor<2>, columns| -> Result<Problem, Mismatch> {
-            Ok(Problem {
-                rows: of.tokens(),
-                ..of.product(x, columns)?
-            })
-        };
-        let whole = |x: &Tensor<2>| -> Result<Problem, Mismatch> {
-            Ok(Problem {
-                gated: config.gated,
-                activation: Some(config.activation),
-                ..tokens(x, config.inter)?
-            })
+        let (bias, changes) = (bias_of(&self.b_in), self.w_in.changes());
+        let alone = changes.is_empty() && !x.device().is_autodiff();
+        let activated = |y: Tensor<2>, rows: &Tensor<2>| {
+            let y = changed(y, rows, changes, of)?;
+            Ok::<_, Error>(activate(y, config))
         };
         match w_in {
-            Operand::Float(w) => Ok(activate(product(x, w)?, config)),
-            Operand::Changed(w, changes) => {
+            Operand::Float(w) => {
                 let rows = of.gather(x)?;
-                let y = of.linear(rows.clone(), w, bias_of(&self.b_in))?;
-                Ok(activate(changed(y, &rows, changes, of)?, config))
+                activated(of.linear(rows.clone(), w, bias)?, &rows)
             }
             Operand::Training(scales, w) => {
+                let product = |x, w| of.linear(of.gather(x)?, w, bias);
                 let rows = scales.apply(x, w, product)?;
                 Ok(activate(of.defined(rows), config))
             }
+            Operand::Codes(codes) if alone && codes.matrices.parts() == config.parts() => {
+                coded(of, x, (codes, bias), config)
+            }
             Operand::Codes(codes) => {
-                let bias = bias_of(&self.b_in);
-                if codes.instructions == Instructions::Matrix {
-                    let problem = tokens(&x, config.columns_in())?;
-                    let rows = codes.product(x, bias, problem, of)?;
-                    return Ok(activate(rows, config));
-                }
-                let problem = whole(&x)?;
-                codes.product(x, bias, problem, of)
+                let rows = of.gather(x)?;
+                let rows = if codes.activations.measures() {
+                    of.defined(rows)
+                } else {
+                    rows
+                };
+                activated(codes.plain(rows.clone(), bias, of)?, &rows)
+            }
+            Operand::Blocks(weights) if alone => {
+                let problem = whole(of, &x, config)?;
+                weights.product(x, bias, problem, of)
             }
             Operand::Blocks(weights) => {
-                let problem = whole(&x)?;
-                weights.product(x, bias_of(&self.b_in), problem, of)
+                let rows = of.gather(x)?;
+                let problem = of.product(&rows, config.columns_in())?;
+                let y = weights.product(rows.clone(), bias, problem, of)?;
+                activated(y, &rows)
             }
             Operand::Sparse24(_) => unreachable!("{ONLY_MATRICES}"),
         }
@@ -211,24 +213,21 @@ impl FeedForwardExperts {
         w_out: Operand<'_, 3>,
         config: &MoeConfig,
     ) -> Result<Tensor<2>, Error> {
-        let product = |rows, w| of.linear(rows, w, bias_of(&self.b_out));
-        match w_out {
-            Operand::Float(w) => product(hidden, w),
-            Operand::Changed(w, changes) => {
-                let y = product(hidden.clone(), w)?;
-                changed(y, &hidden, changes, of)
+        let bias = bias_of(&self.b_out);
+        let y = match w_out {
+            Operand::Float(w) => of.linear(hidden.clone(), w, bias)?,
+            Operand::Training(scales, w) => {
+                let product = |rows, w| of.linear(rows, w, bias);
+                return Ok(of.defined(scales.apply(hidden, w, product)?));
             }
-            Operand::Training(scales, w) => Ok(of.defined(scales.apply(hidden, w, product)?)),
-            Operand::Codes(codes) => {
-                let problem = of.product(&hidden, config.hidden)?;
-                codes.product(hidden, bias_of(&self.b_out), problem, of)
-            }
+            Operand::Codes(codes) => codes.plain(hidden.clone(), bias, of)?,
             Operand::Blocks(weights) => {
                 let problem = of.product(&hidden, config.hidden)?;
-                weights.product(hidden, bias_of(&self.b_out), problem, of)
+                weights.product(hidden.clone(), bias, problem, of)?
             }
             Operand::Sparse24(_) => unreachable!("{ONLY_MATRICES}"),
-        }
+        };
+        changed(y, &hidden, self.w_out.changes(), of)
     }
 
     /// The variant that the products need: matrix instructions on codes need the tiles of [`Variant::Unit`]. `None` where any will do.
@@ -278,7 +277,9 @@ impl FeedForwardExperts {
             ("parts of w_out", &self.w_out, 1),
         ] {
             if let Some(codes) = weight.codes() {
-                Mismatch::check(what, parts, codes.parts())?;
+                let right = [1, parts].contains(&codes.parts());
+                let expected = format_args!("1 or {parts}");
+                Mismatch::unless(right, what, expected, codes.parts())?;
             }
         }
         like.check_optional("b_in", &self.b_in, config.bias, [experts, columns])?;
@@ -302,6 +303,34 @@ impl FeedForwardExperts {
         });
         self.w_in.bytes() + self.w_out.bytes() + biases[0] + biases[1]
     }
+}
+
+/// Computes act(W_in · x + b_in) with the codes of W_in in one operation, or in two with matrix instructions.
+fn coded(
+    of: Rows<'_>,
+    x: Tensor<2>,
+    (codes, bias): (&Codes, Option<Tensor<2>>),
+    config: &MoeConfig,
+) -> Result<Tensor<2>, Error> {
+    if codes.instructions == Instructions::Matrix {
+        let problem = Problem {
+            rows: of.tokens(),
+            ..of.product(&x, config.columns_in())?
+        };
+        return Ok(activate(codes.product(x, bias, problem, of)?, config));
+    }
+    let problem = whole(of, &x, config)?;
+    codes.product(x, bias, problem, of)
+}
+
+/// The product of tokens x that computes act(W_in · x + b_in) at once.
+fn whole(of: Rows<'_>, x: &Tensor<2>, config: &MoeConfig) -> Result<Problem, Mismatch> {
+    Ok(Problem {
+        gated: config.gated,
+        activation: Some(config.activation),
+        rows: of.tokens(),
+        ..of.product(x, config.inter)?
+    })
 }
 
 /// Why no expert has 2:4 weights.

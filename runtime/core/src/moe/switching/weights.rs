@@ -119,6 +119,7 @@ fn stored_scales(scales: &HostScales, layout: Fp8Layout) -> Result<TensorData, E
 impl HostWeight {
     /// Reads the weight of expert number `expert`; waits for the device.
     pub fn read(weight: &Weight<3>, expert: usize) -> Result<Self, Error> {
+        weight.check_unchanged()?;
         let Some(codes) = weight.codes() else {
             return Ok(Self::Float(part(&weight.float()?, expert)?));
         };
