@@ -12,6 +12,7 @@ use crate::bytes::{DecoderConfig, VOCABULARY};
 use crate::dataset::TrainingData;
 use crate::decoder::{Drawn, LayerSpec, Model, ModelSpec};
 use crate::error::Error;
+use crate::load::BaseWeights;
 
 /// Learning rate of the last step, as a share of the peak.
 const LAST_RATE: f64 = 0.1;
@@ -92,6 +93,9 @@ pub struct TrainConfig {
     /// Precision that products are computed in.
     #[serde(default)]
     pub precision: Precision,
+    /// What the weights of products are below an adapter; f32 in a training of all weights.
+    #[serde(default)]
+    pub base: BaseWeights,
     /// Factor that the loss is multiplied by for the backward pass.
     #[serde(default = "off")]
     pub loss_scaling: LossScaling,
@@ -125,6 +129,7 @@ impl Default for TrainConfig {
             balance: 0.01,
             z: 0.001,
             precision: Precision::F32,
+            base: BaseWeights::F32,
             loss_scaling: LossScaling::Off,
             seed: 0,
         }
@@ -205,6 +210,12 @@ impl TrainConfig {
             Schedule::Constant => 1.0,
         };
         peak * (LAST_RATE + (1.0 - LAST_RATE) * share)
+    }
+
+    /// Checks that all weights can be trained.
+    pub(crate) fn check_all_weights(&self) -> Result<(), Error> {
+        let in_f32 = self.base == BaseWeights::F32;
+        Error::check(in_f32, "weights that are trained", "f32", self.base)
     }
 
     /// Checks the values that don't depend on a model.

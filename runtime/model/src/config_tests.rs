@@ -1,4 +1,6 @@
-use super::{Schedule, Subject, TrainConfig};
+use moebius::blocks::BlockFormat;
+
+use super::{BaseWeights, Schedule, Subject, TrainConfig};
 use crate::bytes::DecoderConfig;
 
 #[test]
@@ -88,6 +90,13 @@ fn a_course_that_cannot_work_is_refused() {
     };
     let error = Subject::from(sizes).check(&longer).unwrap_err().to_string();
     assert_eq!(error, "sequence: expected at most 64, got 65");
+    let coded = TrainConfig {
+        base: BaseWeights::Blocks(BlockFormat::Q4K),
+        ..default
+    };
+    assert!(default.check_all_weights().is_ok());
+    let error = coded.check_all_weights().unwrap_err().to_string();
+    assert_eq!(error, "weights that are trained: expected f32, got q4_k");
 }
 
 #[test]

@@ -58,6 +58,7 @@ pub use config::{Precision, Schedule, Subject, TrainConfig};
 pub use dataset::{Dataset, Sample, TrainingData};
 pub use error::{CheckpointError, Error, Misfits, NoRoom, NoRoomToTrain};
 pub use gguf_types::{GGUF_TYPES, GgufTypes};
+pub use load::BaseWeights;
 pub use load::placing::upload;
 pub use memory::{Savings, TrainMemory};
 pub use perplexity::{ExpertLoad, LayerTokens, Perplexity, Windows};

@@ -18,10 +18,14 @@ pub struct Savings {
     /// Number of parameters of an adapter, which alone have gradients and moments then ([`Trainer::load_adapter`](crate::Trainer::load_adapter));
     /// `None` where all weights are trained.
     pub adapter: Option<u64>,
+    /// Bytes of the model's own weights below an adapter, where they aren't f32
+    /// ([`ModelFiles::weight_bytes`](crate::load::ModelFiles::weight_bytes)); `None` where they are.
+    pub base: Option<u64>,
 }
 
 /// The memory that a step of a training takes: an estimate, for products in f32. All figures are bytes. In a step of several batches the sum
-/// of their gradients is there, too, until the optimizer updates. What an adapter's own products keep isn't counted.
+/// of their gradients is there, too, until the optimizer updates. Not counted is what an adapter's own products keep, and below an adapter what
+/// experts keep between separate products.
 ///
 /// | when | beside weights and moments |
 /// |---|---|
@@ -96,7 +100,8 @@ impl TrainMemory {
         let of_batch = of_batch.into_iter().fold(0, u64::max).saturating_add(sum);
         let of_update = of_update(trained, largest, savings.offloads);
         let most = of_batch.max(of_update).saturating_add(spare);
-        let weights = model.saturating_add(adapter.unwrap_or(0));
+        let own = savings.base.unwrap_or(model);
+        let weights = own.saturating_add(adapter.unwrap_or(0));
         Self {
             weights,
             moments,

@@ -68,6 +68,11 @@ fn an_adapter_leaves_out_gradients_and_moments_of_the_model() {
     assert_eq!(few.weights, all.weights + 4000);
     assert_eq!(few.moments, 8000);
     assert!(few.peak < 2 * few.weights, "{few:?}");
+    // Codes below it take their own bytes in place of four for each parameter.
+    let base = Some(all.weights / 4 + 7);
+    let narrow = memory(&config, Savings { base, ..savings });
+    assert_eq!(narrow.weights, all.weights / 4 + 4007);
+    assert_eq!(few.peak - narrow.peak, few.weights - narrow.weights);
 }
 
 /// With few tokens the optimizer has the most: old weights, new ones or gradients, and moments.

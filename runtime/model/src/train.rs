@@ -96,6 +96,7 @@ impl Trainer {
     ) -> Result<Self, Error> {
         let (subject, data) = (subject.into(), data.into());
         check(&config, &subject, &data)?;
+        config.check_all_weights()?;
         let device = device.clone().autodiff();
         let model = subject.first(&config, &device)?;
         let course = (config, subject, data);
@@ -115,6 +116,7 @@ impl Trainer {
     ) -> Result<Self, Error> {
         let (subject, data) = (Subject::from(files.spec()), data.into());
         check(&config, &subject, &data)?;
+        config.check_all_weights()?;
         let device = device.clone().autodiff();
         let options = LoadOptions {
             keep_fp8: false,
@@ -167,6 +169,7 @@ impl Trainer {
         checkpoint.check_text(&subject, &data)?;
         let (config, progress) = (*checkpoint.config(), checkpoint.progress());
         check(&config, &subject, &data)?;
+        config.check_all_weights()?;
         let device = device.clone().autodiff();
         let spec = subject.spec().with_fp8(config.precision.recipe());
         let model = Model::of_values(&spec, &mut Blank(&spec), &device)?;

@@ -4,13 +4,15 @@
 
 use std::path::{Path, PathBuf};
 
-use burn::module::Module;
-use burn::tensor::Device;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Device, Tensor};
+use moebius::blocks::BlockFormat;
 use moebius::fp8::training::{Fp8Recipe, MomentStore};
 use moebius_model::decoder::{Model, Slot, Values};
 use moebius_model::load::{ExpertsFrom, LoadOptions, ModelFiles};
 use moebius_model::{
-    Adapter, AdapterConfig, Beside, Checkpoint, Precision, TrainConfig, Trainer, Windows, save,
+    Adapter, AdapterConfig, BaseWeights, Beside, Checkpoint, Precision, TrainConfig, Trainer,
+    Windows, save,
 };
 
 /// Models with experts, with a shared expert and a balancing bias, with latent attention, with convolutions, with norms after both parts, and
@@ -59,18 +61,51 @@ fn adapter(targets: &[&str]) -> AdapterConfig {
 }
 
 fn trainer(files: &ModelFiles, adapter: AdapterConfig, steps: usize) -> Trainer {
+    trainer_above(BaseWeights::F32, files, adapter, steps)
+}
+
+fn trainer_above(
+    base: BaseWeights,
+    files: &ModelFiles,
+    adapter: AdapterConfig,
+    steps: usize,
+) -> Trainer {
     let text = ids(files.spec().vocabulary, 400);
-    let device = Device::flex();
-    let trainer = Trainer::load_adapter(config(steps), adapter, files, text, &device, &mut |_| ());
+    let (device, config) = (
+        Device::flex(),
+        TrainConfig {
+            base,
+            ..config(steps)
+        },
+    );
+    let trainer = Trainer::load_adapter(config, adapter, files, text, &device, &mut |_| ());
     trainer.unwrap()
 }
 
 fn load(files: &ModelFiles) -> Model {
+    load_as(BaseWeights::F32, files)
+}
+
+/// A model to ask, with the weights that a training has below its adapter.
+fn load_as(base: BaseWeights, files: &ModelFiles) -> Model {
     let options = LoadOptions {
-        keep_fp8: false,
-        ..LoadOptions::default()
+        frozen: false,
+        ..LoadOptions::below_adapter(base)
     };
     files.load(&Device::flex(), options, &mut |_| ()).unwrap()
+}
+
+/// The number of values in floating point that a model keeps.
+fn floats(model: &Model) -> usize {
+    struct Count(usize);
+    impl ModuleVisitor for Count {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            self.0 += param.val().shape().num_elements();
+        }
+    }
+    let mut count = Count(0);
+    model.visit(&mut count);
+    count.0
 }
 
 fn logits(model: &Model) -> Vec<f32> {
@@ -172,13 +207,79 @@ fn an_adapter_learns_and_has_the_same_logits_added_or_merged() {
     }
 }
 
+/// Below an adapter codes stay as they are, those of a file and those that values are rounded to. It learns what it learns above the values that
+/// they stand for, and its changes are beside the same codes in a model that is asked.
+#[test]
+fn an_adapter_learns_above_codes_what_it_learns_above_their_values() {
+    let in_blocks = BaseWeights::Blocks(BlockFormat::Q8_0);
+    for (name, base) in [
+        ("decoder_olmoe", BaseWeights::Fp8),
+        ("decoder_deepseek_v3_fp8", BaseWeights::Fp8),
+        ("decoder_qwen2_moe", BaseWeights::Fp8),
+        ("decoder_llama", BaseWeights::Fp8),
+        ("decoder_deepseek_v3_fp8", in_blocks),
+    ] {
+        let what = format!("{name}, {base}");
+        let files = open(name);
+        let coded = load_as(base, &files);
+        let folder = tempfile::tempdir().unwrap();
+        let config = files.config().unwrap();
+        let decoded = folder.path().join("decoded");
+        save(&mut &coded, &config, Beside::default(), &decoded).unwrap();
+        let decoded = ModelFiles::open(&decoded).unwrap();
+        let run = |base, files: &ModelFiles| {
+            let mut trainer = trainer_above(base, files, adapter(&["all-linear"]), 5);
+            while !trainer.is_finished() {
+                trainer.step().unwrap();
+            }
+            let losses = trainer.report().unwrap().losses;
+            (trainer, losses)
+        };
+        let ((trainer, got), (_, want)) = (run(base, &files), run(BaseWeights::F32, &decoded));
+        assert!(want[4] < want[0], "{what}: {want:?}");
+        assert!(apart(&want, &got) < 1e-4, "{what}: {got:?} for {want:?}");
+        let kept = floats(trainer.model()) - trainer.parameters();
+        assert!(
+            (kept as f64) < 0.5 * files.spec().parameters(),
+            "{what}: {kept}"
+        );
+
+        let trained = logits(&trainer.model().valid());
+        let written = trainer.adapter().unwrap().unwrap();
+        let asked = logits(&load_as(base, &open(name).with_adapter(&written).unwrap()));
+        assert!(apart(&trained, &asked) < 1e-4, "{what}");
+        assert!(apart(&logits(&coded), &asked) > 1e-3, "{what}");
+        let merged = logits(&load(&decoded.with_adapter(&written).unwrap()));
+        assert!(apart(&trained, &merged) < 1e-4, "{what}");
+    }
+}
+
+#[test]
+fn codes_are_not_trained_themselves() {
+    let files = open("decoder_olmoe");
+    let config = TrainConfig {
+        base: BaseWeights::Fp8,
+        ..config(1)
+    };
+    let text = ids(files.spec().vocabulary, 400);
+    let trainer = Trainer::load(config, &files, text, &Device::flex(), &mut |_| ());
+    assert_eq!(
+        trainer.err().unwrap().to_string(),
+        "weights that are trained: expected f32, got fp8"
+    );
+}
+
 #[test]
 fn a_resumed_adapter_repeats_the_uninterrupted_one_bit_for_bit() {
-    for name in ["decoder_olmoe", "decoder_deepseek_v3"] {
+    for (name, base) in [
+        ("decoder_olmoe", BaseWeights::F32),
+        ("decoder_deepseek_v3", BaseWeights::F32),
+        ("decoder_olmoe", BaseWeights::Fp8),
+    ] {
         let files = open(name);
         let targets = || adapter(&["o_proj", "gate_proj", "down_proj"]);
         let folder = tempfile::tempdir().unwrap();
-        let mut straight = trainer(&files, targets(), 6);
+        let mut straight = trainer_above(base, &files, targets(), 6);
         for step in 0..6 {
             if step == 4 {
                 straight.checkpoint().unwrap().write(folder.path()).unwrap();
@@ -188,6 +289,7 @@ fn a_resumed_adapter_repeats_the_uninterrupted_one_bit_for_bit() {
         let losses = straight.report().unwrap().losses;
         let read = || Checkpoint::read(folder.path()).unwrap();
         assert_eq!(read().adapter(), Some(&targets()));
+        assert_eq!(read().config().base, base);
         let text = || ids(files.spec().vocabulary, 400);
         let device = Device::flex();
         let mut resumed =
@@ -228,11 +330,16 @@ fn a_resumed_adapter_repeats_the_uninterrupted_one_bit_for_bit() {
 /// has no gradient then.
 #[test]
 fn an_adapter_learns_the_same_with_less_memory() {
-    for name in ["decoder_olmoe", "decoder_llama"] {
+    for (name, base) in [
+        ("decoder_olmoe", BaseWeights::F32),
+        ("decoder_llama", BaseWeights::F32),
+        ("decoder_olmoe", BaseWeights::Fp8),
+    ] {
         let files = open(name);
         let run = |less: bool| {
             let config = TrainConfig {
                 accumulate: 3,
+                base,
                 ..config(4)
             };
             let (text, device) = (ids(files.spec().vocabulary, 400), Device::flex());
@@ -324,7 +431,7 @@ fn an_adapter_of_another_model_is_refused_by_name() {
 }
 
 /// Experts that are read from the files when tokens need them are changed as those that are loaded at once, from values and from codes of the
-/// file, in floating point and as codes that are made on the way.
+/// file, in floating point and as codes that are made on the way. Those that are loaded at once have changes beside codes, the others in values.
 #[test]
 fn experts_in_files_are_changed_whenever_they_are_read() {
     for name in ["decoder_olmoe", "decoder_deepseek_v3_fp8"] {
@@ -349,7 +456,12 @@ fn experts_in_files_are_changed_whenever_they_are_read() {
             };
             let want = logits(&load(&with, None));
             let streamed = load(&with, Some(4 << 20));
-            assert_eq!(logits(&streamed), want, "{name}, {resident:?}");
+            let got = logits(&streamed);
+            if name == "decoder_olmoe" && resident.round.is_none() {
+                assert_eq!(got, want, "{name}, {resident:?}");
+            } else {
+                assert!(apart(&want, &got) < 1e-5, "{name}, {resident:?}");
+            }
             assert!(streamed.expert_cache().unwrap().read_bytes > 0, "{name}");
             let unchanged = logits(&load(&plain, None));
             assert!(apart(&unchanged, &want) > 1e-3, "{name}, {resident:?}");
@@ -380,20 +492,23 @@ fn adapters_of_fused_matrices_are_added() {
         },
         modules: [(module, factors.clone())].into(),
     };
+    let coded = load_as(BaseWeights::Fp8, &files);
     let with = files.with_adapter(&adapter).unwrap();
-    let changed = load(&with);
-    let mut row = 0;
-    for slot in [Slot::Query, Slot::Key, Slot::Value] {
-        let place = moebius_model::decoder::Place { layer: 0, slot };
-        let before = (&model).values(place).unwrap();
-        let after = (&changed).values(place).unwrap();
-        for (before, after) in before.chunks(hidden).zip(after.chunks(hidden)) {
-            for (at, (before, after)) in before.iter().zip(after).enumerate() {
-                let want = before + 2.0 * factors.up[row] * factors.down[at];
-                assert!((after - want).abs() < 1e-6, "row {row} of {slot:?}");
+    // Beside codes, the changes of each place have the rows of its own.
+    let in_codes = load_as(BaseWeights::Fp8, &with);
+    for (model, changed) in [(&model, &load(&with)), (&coded, &in_codes)] {
+        let mut row = 0;
+        for slot in [Slot::Query, Slot::Key, Slot::Value] {
+            let place = moebius_model::decoder::Place { layer: 0, slot };
+            let [before, after] = [model, changed].map(|mut of| of.values(place).unwrap());
+            for (before, after) in before.chunks(hidden).zip(after.chunks(hidden)) {
+                for (at, (before, after)) in before.iter().zip(after).enumerate() {
+                    let want = before + 2.0 * factors.up[row] * factors.down[at];
+                    assert!((after - want).abs() < 1e-6, "row {row} of {slot:?}");
+                }
+                row += 1;
             }
-            row += 1;
         }
+        assert_eq!(row, rows);
     }
-    assert_eq!(row, rows);
 }

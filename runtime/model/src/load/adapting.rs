@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use burn::module::Param;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::fp8::LowRank;
 use moebius_weights::{Reader, Unfit, quoted};
 
-use super::mapping::{Change, Piece, Plan, Wanted, expand};
+use super::mapping::{Change, Piece, Plan, Target, Wanted, expand};
 use super::names::plain;
 use super::placing::{place, rows_in};
 use super::{LoadOptions, ModelFiles};
@@ -45,6 +48,111 @@ impl Change {
             .zip(placed)
             .for_each(|(value, change)| *value += change);
     }
+
+    /// The first of the rows of a matrix with `rows` rows that change, and the number of rows up to the last.
+    fn span(&self, rows: usize) -> [usize; 2] {
+        let half = rows / 2;
+        match (self.piece.form, self.piece.part) {
+            (Form::Plain, Part::Gate) => [0, half],
+            (Form::Plain, Part::Up) => [half, half],
+            _ => [0, rows],
+        }
+    }
+
+    /// B times the scale in the rows of a matrix of its place, \[rows, r\]; 0 in rows that don't change.
+    fn up(&self, rows: usize) -> Vec<f32> {
+        let rank = self.factors.rank;
+        let own =
+            self.piece.skipped * rank..(self.piece.skipped + rows_in(&self.piece, rows)) * rank;
+        let scaled = |&up: &f32| (f64::from(up) * self.scale) as f32;
+        let own: Vec<f32> = self.factors.up[own].iter().map(scaled).collect();
+        let mut placed = vec![0.0; rows * rank];
+        place(&self.piece, &own, &mut placed, [rows, rank]);
+        placed
+    }
+}
+
+/// The changes that adapters make to the same rows of a place's matrices.
+struct Changed<'a> {
+    /// The first of the rows, and their number.
+    first: usize,
+    count: usize,
+    changes: Vec<&'a Change>,
+}
+
+impl Changed<'_> {
+    /// The changes of matrices with `rows` rows, by the rows that they change.
+    fn of(target: &Target, rows: usize) -> Vec<Changed<'_>> {
+        let mut spans = BTreeMap::<_, Vec<_>>::new();
+        for change in &target.changes {
+            spans.entry(change.span(rows)).or_default().push(change);
+        }
+        let spans = spans.into_iter();
+        let changed = spans.map(|([first, count], changes)| Changed {
+            first,
+            count,
+            changes,
+        });
+        changed.collect()
+    }
+
+    /// The ranks of all changes of a matrix together, the most of any matrix.
+    fn rank(&self) -> usize {
+        let mut ranks = BTreeMap::new();
+        for change in &self.changes {
+            *ranks.entry(change.matrix()).or_insert(0) += change.factors.rank;
+        }
+        ranks.into_values().max().unwrap_or(0)
+    }
+
+    /// One change of all `stack` matrices \[rows, columns\]; factors of smaller ranks end with zeros.
+    fn low_rank(&self, [stack, rows, columns]: [usize; 3], on: (&Device, DType)) -> LowRank {
+        let (rank, count) = (self.rank(), self.count);
+        let mut down = vec![0.0; stack * rank * columns];
+        let mut up = vec![0.0; stack * count * rank];
+        let mut used = vec![0; stack];
+        for change in &self.changes {
+            let (matrix, own) = (change.matrix(), change.factors.rank);
+            let at = used[matrix];
+            used[matrix] += own;
+            let to = (matrix * rank + at) * columns;
+            down[to..][..own * columns].copy_from_slice(&change.factors.down);
+            let placed = change.up(rows);
+            for (row, from) in placed
+                .chunks_exact(own)
+                .skip(self.first)
+                .take(count)
+                .enumerate()
+            {
+                up[(matrix * count + row) * rank + at..][..own].copy_from_slice(from);
+            }
+        }
+        let param = |values: Vec<f32>, shape: [usize; 3]| {
+            let values = Tensor::<3>::from_data(TensorData::new(values, shape), on);
+            Param::from_tensor(values).set_require_grad(false)
+        };
+        LowRank {
+            down: param(down, [stack, rank, columns]),
+            up: param(up, [stack, count, rank]),
+            first: self.first,
+            // It is in B.
+            scale: 1.0,
+        }
+    }
+}
+
+/// The changes that adapters make to a place, beside its \[stack, rows, columns\].
+pub(super) fn low_ranks(target: &Target, shape: [usize; 3], on: (&Device, DType)) -> Vec<LowRank> {
+    let changed = Changed::of(target, shape[1]);
+    let changed = changed.iter().map(|changed| changed.low_rank(shape, on));
+    changed.collect()
+}
+
+/// The number of elements of the factors that [`low_ranks`] makes.
+pub(super) fn factor_elements(target: &Target, [stack, rows, columns]: [usize; 3]) -> usize {
+    let changed = Changed::of(target, rows).into_iter();
+    let elements = changed.map(|changed| changed.rank() * (changed.count + columns));
+    stack * elements.sum::<usize>()
 }
 
 /// The linear modules in the layers of a model, in the layout in which its family is published.
@@ -88,7 +196,9 @@ fn linear_module(one: Wanted, spec: &ModelSpec) -> Option<LinearModule> {
 
 impl ModelFiles {
     /// These files with the changes of an adapter, which are added to the weights in f32 while they are read; to experts that stay in the files,
-    /// whenever they are read. FP8 codes of weights that change are decoded. Other adapters that were added before count, too.
+    /// whenever they are read. Where weights are codes on the device, stored or rounded, the changes stay beside them as factors, which products
+    /// add: the codes are those below which an adapter is trained. In a cache of experts, the values that such codes stand for change instead.
+    /// Other adapters that were added before count, too.
     ///
     /// # Errors
     /// [`Error::Misfits`] with modules that the model doesn't have and factors of other shapes, [`Error::Config`] for a GGUF file, whose

@@ -13,7 +13,8 @@ use super::{Files, InBlocks, LoadOptions, ModelFiles};
 use crate::decoder::{Place, Slot};
 use crate::error::Error;
 
-/// The experts of one layer in the files of a model. An expert is converted as a loading of all would convert it, each time that it is read.
+/// The experts of one layer in the files of a model. An expert is converted as a loading of all would convert it, each time that it is read; where
+/// adapters change codes, it has values.
 pub(super) struct ExpertsInFiles {
     files: Arc<Files>,
     plan: Arc<Plan>,

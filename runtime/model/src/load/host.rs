@@ -10,11 +10,10 @@ use moebius_weights::gguf::{GgmlType, encode};
 
 use super::LoadOptions;
 use super::checkpoint::Checkpoint;
+use super::kept::Kept;
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target, scales_of};
-use super::narrow::{self, Blocks, format_of, read_blocks};
-use super::placing::{
-    add, common_scheme, decode_mxfp4, is_whole, matrices_of, place, rounded, rows_in, stacked,
-};
+use super::narrow::{self, Blocks, read_blocks};
+use super::placing::{add, decode_mxfp4, is_whole, matrices_of, place, rounded, rows_in, stacked};
 use crate::decoder::Place;
 use crate::error::Error;
 use crate::families::Form;
@@ -27,6 +26,21 @@ pub(super) enum OnHost {
     Blocks(Blocks),
     /// Values in one row, in the dtype that the model computes in or in f32.
     Values(TensorData),
+}
+
+impl OnHost {
+    /// The values that codes stand for, in f32.
+    fn values(self) -> Result<Vec<f32>, Error> {
+        Ok(match self {
+            Self::Codes(codes) => codes.dequantize()?,
+            Self::Blocks(Blocks { bytes, layout }) => {
+                let BlockLayout { shape, format } = layout;
+                let words = format.to_words(&bytes, shape[2]);
+                format.decoded(&words.map_err(moebius::Error::from)?, shape[2])
+            }
+            Self::Values(values) => values.iter::<f32>().collect(),
+        })
+    }
 }
 
 /// The weights of a checkpoint on the host, loaded by options.
@@ -48,24 +62,22 @@ impl<'a> HostWeights<'a> {
     }
 
     pub(super) fn shape(self, at: Place) -> &'a [usize] {
-        &target(self.plan, at).shape
+        &self.target(at).shape
     }
 
-    /// The scheme of the codes in a place's tensors, if they stay codes and can be stacked, and no adapter changes the place.
-    fn stored(self, at: Place) -> Option<Fp8Scheme> {
-        let [_, rows, columns] = self.extents(at);
-        let Target {
-            pieces, changes, ..
-        } = target(self.plan, at);
-        let stay = self.options.keep_fp8 && self.computes_in_f32() && changes.is_empty();
-        common_scheme(pieces, [rows, columns]).filter(|_| stay)
+    pub(super) fn target(self, at: Place) -> &'a Target {
+        target(self.plan, at)
+    }
+
+    /// What a place has on a device, if not values.
+    fn kept(self, at: Place) -> Option<Kept> {
+        Kept::of(at.slot, self.target(at), self.options)
     }
 
     /// Zeros in the form of one matrix of a place.
     pub(super) fn blank(self, at: Place) -> OnHost {
         let [_, rows, columns] = self.extents(at);
-        let round = self.options.round.filter(|_| self.computes_in_f32());
-        match self.stored(at).or(round.map(Fp8Scheme::from)) {
+        match self.kept(at).and_then(Kept::scheme) {
             Some(scheme) => OnHost::Codes(stacked(scheme, [1, rows, columns])),
             None => OnHost::Values(in_one_row(vec![0.0; rows * columns])),
         }
@@ -78,16 +90,26 @@ impl<'a> HostWeights<'a> {
         of: Range<usize>,
         read: &mut dyn FnMut(&str),
     ) -> Result<Option<Blocks>, Error> {
-        let target = target(self.plan, at);
-        let Some(format) = format_of(at.slot, target, self.options) else {
-            return Ok(None);
-        };
-        let blocks = if narrow::stored(at.slot, target) == Some(format) {
+        match self.kept(at) {
+            Some(Kept::Blocks(format)) => self.in_blocks(at, of, format, read).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads the matrices `of` of a place in blocks of `format`, or rounds them to it, without the changes of adapters.
+    fn in_blocks(
+        self,
+        at: Place,
+        of: Range<usize>,
+        format: BlockFormat,
+        read: &mut dyn FnMut(&str),
+    ) -> Result<Blocks, Error> {
+        let target = self.target(at);
+        if narrow::stored(at.slot, target) == Some(format) {
             read_blocks(self.reader, (at, target), of, format, read)
         } else {
             self.rounded_to_blocks(at, of, format, read)
-        };
-        blocks.map(Some)
+        }
     }
 
     /// Rounds the matrices `of` of a place to blocks, one after the other, as they are written to a GGUF file.
@@ -102,35 +124,41 @@ impl<'a> HostWeights<'a> {
         let (shape, kind) = ([of.len(), rows, columns], GgmlType::of_blocks(format));
         let mut bytes = Vec::with_capacity(of.len() * rows * format.row_bytes(columns));
         for number in of {
-            let values = values_in(self.reader, self.plan, at, number..number + 1, read)?;
-            bytes.extend(encode(target(self.plan, at).name(), kind, &values)?);
+            let values = unchanged(self.reader, self.plan, at, number..number + 1, read)?;
+            bytes.extend(encode(self.target(at).name(), kind, &values)?);
         }
         let layout = BlockLayout { shape, format };
         Ok(Blocks { bytes, layout })
     }
 
-    /// Reads the matrices `of` of a place: blocks or codes where the tensors hold such that stay, or values are rounded. `read` gets the name
-    /// of each tensor.
+    /// Reads the matrices `of` of a place: blocks or codes where the tensors hold such that stay, or values are rounded. Changes of adapters are
+    /// in values, those of codes where [`Kept::of`] has none: what codes stand for changes, so that it is the same wherever the changes are.
+    /// `read` gets the name of each tensor.
     pub(super) fn weight(
         self,
         at: Place,
         of: Range<usize>,
         read: &mut dyn FnMut(&str),
     ) -> Result<OnHost, Error> {
-        if let Some(blocks) = self.blocks(at, of.clone(), read)? {
-            return Ok(OnHost::Blocks(blocks));
-        }
-        if let Some(scheme) = self.stored(at) {
-            return Ok(OnHost::Codes(self.codes(at, of, scheme, read)?));
-        }
-        let Some(by) = self.options.round.filter(|_| self.computes_in_f32()) else {
+        let (target, [_, rows, columns]) = (self.target(at), self.extents(at));
+        let Some(kept) = Kept::unchanged(at.slot, target, self.options) else {
             let values = self.floats(at, of, self.options.dtype, read)?;
             return Ok(OnHost::Values(values));
         };
-        let [_, rows, columns] = self.extents(at);
-        let shape = [of.len(), rows, columns];
-        let values = values_in(self.reader, self.plan, at, of, read)?;
-        Ok(OnHost::Codes(rounded(&values, shape, by)?))
+        let codes = match kept {
+            Kept::Stored(scheme) => OnHost::Codes(self.codes(at, of.clone(), scheme, read)?),
+            Kept::Rounded(by) => {
+                let values = unchanged(self.reader, self.plan, at, of.clone(), read)?;
+                OnHost::Codes(rounded(&values, [of.len(), rows, columns], by)?)
+            }
+            Kept::Blocks(format) => OnHost::Blocks(self.in_blocks(at, of.clone(), format, read)?),
+        };
+        if self.kept(at).is_some() {
+            return Ok(codes);
+        }
+        let mut values = codes.values()?;
+        change(target, at, &of, &mut values);
+        Ok(OnHost::Values(in_one_row(values)))
     }
 
     /// Reads the values of the matrices `of` of a place, in one row: in `dtype` where that has 16 bits, all tensors of the place are stored so
@@ -142,15 +170,17 @@ impl<'a> HostWeights<'a> {
         dtype: DType,
         read: &mut dyn FnMut(&str),
     ) -> Result<TensorData, Error> {
-        let target = target(self.plan, at);
+        let target = self.target(at);
         if let Some(kind) = narrow::rounded_to(at.slot, target, self.options) {
-            let values = values_in(self.reader, self.plan, at, of, read)?;
+            let values = unchanged(self.reader, self.plan, at, of.clone(), read)?;
             let bytes = encode(target.name(), kind, &values)?;
-            return Ok(TensorData::from_bytes_vec(
-                bytes,
-                [values.len()],
-                DType::F16,
-            ));
+            let halves = TensorData::from_bytes_vec(bytes, [values.len()], DType::F16);
+            if target.changes.is_empty() {
+                return Ok(halves);
+            }
+            let mut values: Vec<f32> = halves.iter::<f32>().collect();
+            change(target, at, &of, &mut values);
+            return Ok(in_one_row(values));
         }
         let Target {
             pieces, changes, ..
@@ -176,7 +206,7 @@ impl<'a> HostWeights<'a> {
         let [_, rows, columns] = self.extents(at);
         let size = rows * columns;
         let mut out = vec![[0_u8; 2]; of.len() * size];
-        for piece in &target(self.plan, at).pieces {
+        for piece in &self.target(at).pieces {
             let taken = rows_in(piece, rows) * columns;
             let mut bytes = vec![0; 2 * taken];
             for [number, to] in matrices_of(piece, &of) {
@@ -204,7 +234,7 @@ impl<'a> HostWeights<'a> {
     ) -> Result<Fp8Weight, Error> {
         let [stack, rows, columns] = self.extents(at);
         let mut codes = stacked(scheme, [of.len(), rows, columns]);
-        for piece in &target(self.plan, at).pieces {
+        for piece in &self.target(at).pieces {
             let Some(layout) = &piece.fp8 else {
                 unreachable!("all pieces have a scheme");
             };
@@ -253,7 +283,17 @@ pub(super) fn values_in(
     read: &mut dyn FnMut(&str),
 ) -> Result<Vec<f32>, Error> {
     let mut values = unchanged(reader, plan, at, of.clone(), read)?;
-    let Target { shape, changes, .. } = target(plan, at);
+    change(target(plan, at), at, &of, &mut values);
+    Ok(values)
+}
+
+/// Adds the changes of adapters to the values of the matrices `of` of a place.
+fn change(
+    Target { shape, changes, .. }: &Target,
+    at: Place,
+    of: &Range<usize>,
+    values: &mut [f32],
+) {
     let [_, rows, columns] = at.slot.extents(shape);
     let size = rows * columns;
     for change in changes
@@ -263,7 +303,6 @@ pub(super) fn values_in(
         let matrix = &mut values[(change.matrix() - of.start) * size..][..size];
         change.add_to(matrix, [rows, columns]);
     }
-    Ok(values)
 }
 
 /// Reads the values of the matrices `of` of a place as the checkpoint has them.

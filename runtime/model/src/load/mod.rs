@@ -22,6 +22,7 @@ mod checkpoint;
 mod course;
 mod experts;
 mod host;
+mod kept;
 mod mapping;
 mod names;
 mod narrow;
@@ -33,7 +34,7 @@ mod stream;
 pub(crate) use adapting::LinearModule;
 pub use mapping::Plan;
 pub(crate) use mapping::{Wanted, expand};
-pub use options::{ExpertsFrom, InBlocks, LoadOptions};
+pub use options::{BaseWeights, ExpertsFrom, InBlocks, LoadOptions};
 pub(crate) use placing::{is_whole, taken};
 
 use std::ops::ControlFlow;
@@ -330,6 +331,11 @@ impl ModelFiles {
         options: LoadOptions,
         cache: CacheMemory,
     ) -> Option<u64> {
+        // Experts of a cache are other weights where adapters change them.
+        let options = LoadOptions {
+            expert_cache: Some(0),
+            ..options
+        };
         let sizes = Sizes::of(&self.plan, device, options);
         let bytes = cache.left(free, sizes.others);
         // What is free changes while programs run.

@@ -30,13 +30,12 @@ pub(super) fn format_of(slot: Slot, target: &Target, options: LoadOptions) -> Op
     }
 }
 
-/// The format of the blocks that the file has of a place, if all tensors of the place have them, and no adapter changes the place.
+/// The format of the blocks that the file has of a place, if all tensors of the place have them.
 pub(super) fn stored(slot: Slot, target: &Target) -> Option<BlockFormat> {
     let [_, _, columns] = slot.extents(&target.shape);
     let first = in_blocks(target.pieces.first()?, columns)?;
     let same = |piece: &Piece| in_blocks(piece, columns) == Some(first);
-    let stay = slot.takes_blocks() && target.changes.is_empty();
-    (stay && target.pieces.iter().all(same)).then_some(first)
+    (slot.takes_blocks() && target.pieces.iter().all(same)).then_some(first)
 }
 
 /// The type that a GGUF file has for a place where one of `format` is asked for: that of smaller blocks, or F16, for rows that aren't whole

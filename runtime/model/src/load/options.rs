@@ -1,9 +1,12 @@
 //! How the weights of a model are loaded.
 
+use std::fmt;
+
 use burn::tensor::DType;
 use moebius::blocks::BlockFormat;
 use moebius::fp8::training::Fp8Recipe;
 use moebius::fp8::{Fp8Format, Granularity, Quantizer, ScaleRule};
+use serde::{Deserialize, Serialize};
 
 use crate::decoder::Model;
 use crate::error::Error;
@@ -22,7 +25,8 @@ pub struct LoadOptions {
     /// Whether the embedding and the head are bf16 in a model that computes in f32, on devices that multiply f32 by bf16
     /// ([`takes_half_weights`](moebius::nn::takes_half_weights)).
     pub narrow_embedding: bool,
-    /// Whether nothing of the model itself changes while it trains, as below an adapter: routers keep the bias that balances their choice.
+    /// Whether nothing of the model itself changes while it trains, as below an adapter: routers keep the bias that balances their choice, and
+    /// codes are laid out for products that gradients pass. A narrow embedding has its values in f32 then.
     pub frozen: bool,
     /// Recipe for training products of attention and feed-forward parts in FP8 ([`ModelSpec::with_fp8`](crate::decoder::ModelSpec::with_fp8)), with `keep_fp8` off: codes don't
     /// train.
@@ -43,13 +47,40 @@ pub enum InBlocks {
     #[default]
     None,
     /// Those that the file has in blocks: those of a GGUF file in a [format](BlockFormat) that devices decode, and MXFP4. Weights that the file has
-    /// transposed, or in parts of several types, and those that an adapter changes are decoded.
+    /// transposed, or in parts of several types, are decoded.
     File,
     /// All: other weights than those that the file has in blocks of this format are rounded to it, one matrix after the other, with the bits that
     /// [`save_gguf`](crate::save_gguf) writes. Rows that aren't whole blocks get the type that such a file has for them
     /// ([`GgmlType::fitting`](moebius_weights::gguf::GgmlType::fitting)): smaller blocks, or values that are rounded to F16. What such a file has
     /// transposed, of latent attention, is rounded along its own rows.
     Format(BlockFormat),
+}
+
+/// What the weights of products are on the device below an adapter that is trained; they stay as they are, and no copy in f32 is beside codes.
+/// Everything is computed in f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BaseWeights {
+    /// Values in f32, decoded where the files have codes.
+    #[default]
+    F32,
+    /// FP8 codes, as [`LoadOptions::fp8`] loads them.
+    Fp8,
+    /// Blocks of codes, as the files have them ([`InBlocks::File`]).
+    File,
+    /// Blocks of this format ([`InBlocks::Format`]).
+    Blocks(BlockFormat),
+}
+
+impl fmt::Display for BaseWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::Fp8 => "fp8",
+            Self::File => "as the file has them",
+            Self::Blocks(format) => format.name(),
+        })
+    }
 }
 
 /// Where the experts of a model wait that aren't on the device.
@@ -87,6 +118,23 @@ impl LoadOptions {
             keep_fp8: false,
             exact: true,
             ..Self::default()
+        }
+    }
+
+    /// Loads a model whose weights stay as they are while an adapter of it trains: the only place that says which weights can be below one.
+    pub fn below_adapter(base: BaseWeights) -> Self {
+        let options = match base {
+            BaseWeights::F32 => Self {
+                keep_fp8: false,
+                ..Self::default()
+            },
+            BaseWeights::Fp8 => Self::fp8(),
+            BaseWeights::File => Self::default().with_blocks(InBlocks::File),
+            BaseWeights::Blocks(format) => Self::default().with_blocks(InBlocks::Format(format)),
+        };
+        Self {
+            frozen: true,
+            ..options
         }
     }
 

@@ -7,9 +7,9 @@ use moebius::fp8::Fp8Layout;
 use moebius::nn::takes_half_weights;
 use moebius_ops::scaling::Fp8Scheme;
 
+use super::adapting::factor_elements;
+use super::kept::{Kept, parts};
 use super::mapping::{Plan, Target};
-use super::narrow::format_of;
-use super::placing::common_scheme;
 use super::{ExpertsFrom, LoadOptions};
 use crate::decoder::Slot;
 
@@ -63,27 +63,34 @@ pub(super) fn loaded_bytes(plan: &Plan, device: &Device, options: LoadOptions) -
     sizes.others + experts
 }
 
-/// Bytes of the weights of one place: blocks, or codes with their padding and scales where it keeps codes or gets some, else values.
+/// Bytes of the weights of one place: blocks, or codes with their padding and scales where it keeps codes or gets some, with the factors of
+/// changes beside them, else values.
 fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) -> u64 {
-    let [stack, rows, columns] = slot.extents(&target.shape);
-    if let Some(format) = format_of(slot, target, options) {
-        return (stack * rows * 4 * format.row_words(columns)) as u64;
-    }
-    let in_f32 = options.dtype == DType::F32;
-    let stored = common_scheme(&target.pieces, [rows, columns]);
-    let stored = stored.filter(|_| options.keep_fp8 && target.changes.is_empty());
-    let scheme = stored.or(options.round.map(Fp8Scheme::from));
-    if let Some(scheme) = scheme.filter(|_| in_f32 && slot.takes_codes()) {
-        let shape = [stack, rows, columns];
-        return Fp8Layout { shape, scheme }.weight_bytes(slot.parts()) as u64;
+    let shape = slot.extents(&target.shape);
+    let [stack, rows, columns] = shape;
+    if let Some(kept) = Kept::of(slot, target, options) {
+        let codes = match kept {
+            Kept::Blocks(format) => stack * rows * 4 * format.row_words(columns),
+            Kept::Stored(scheme) => of_codes(shape, scheme, parts(slot, target, options)),
+            Kept::Rounded(by) => of_codes(shape, by.into(), parts(slot, target, options)),
+        };
+        let factors = factor_elements(target, shape) * options.dtype.size();
+        return (codes + factors) as u64;
     }
     let values = (stack * rows * columns) as u64;
+    // What has gradients passes no narrow table.
     let narrow = options.narrow_embedding
+        && !options.frozen
         && matches!(slot, Slot::Embedding | Slot::Head)
-        && in_f32
+        && options.dtype == DType::F32
         && takes_half_weights(device);
     let dtype = if narrow { DType::BF16 } else { options.dtype };
     values * dtype.size() as u64
+}
+
+/// Bytes of FP8 codes with their padding and scales.
+fn of_codes(shape: [usize; 3], scheme: Fp8Scheme, parts: usize) -> usize {
+    Fp8Layout { shape, scheme }.weight_bytes(parts)
 }
 
 #[cfg(test)]

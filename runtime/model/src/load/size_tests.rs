@@ -1,8 +1,9 @@
 use std::path::Path;
 
 use super::*;
+use crate::adapter::{Adapter, AdapterConfig, Factors};
 use crate::decoder::CacheMemory;
-use crate::load::ModelFiles;
+use crate::load::{BaseWeights, ModelFiles};
 
 /// A llama of two layers with H = 48, heads of 12 elements (4 of queries, 2 of keys), 80 inner elements, 99 tokens, a tied head, and biases.
 /// A layer has 18432 weights in six matrices, 352 biases and 96 factors of norms.
@@ -25,6 +26,41 @@ fn weights_take_what_their_precision_takes() {
     let layer = padded + 4 * scales + 4 * (352 + 96);
     let codes = 2 * 99 * 48 + 4 * 48 + 2 * layer;
     assert_eq!(bytes(LoadOptions::fp8()), codes);
+}
+
+/// Below an adapter that trains, gate and up are one projection, whose 160 rows are filled up to 192 in place of twice 128, and the embedding is
+/// f32 in place of bf16. In a model that is asked, so is the projection that an adapter changes, and the factors are beside it.
+#[test]
+fn what_an_adapter_changes_takes_codes_and_factors() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let files = ModelFiles::open(&cases.join("decoder_llama")).unwrap();
+    let bytes = |files: &ModelFiles, options| files.weight_bytes(&Device::flex(), options);
+    let (fp8, below) = (
+        LoadOptions::fp8(),
+        LoadOptions::below_adapter(BaseWeights::Fp8),
+    );
+    let (plain, fewer, wider) = (bytes(&files, fp8), 64 * 48, 2 * 99 * 48);
+    assert_eq!(bytes(&files, below), plain - 2 * fewer + wider);
+    let values = bytes(&files, LoadOptions::default());
+    let adapter = Adapter {
+        config: AdapterConfig::default(),
+        modules: [(
+            "model.layers.0.mlp.gate_proj".to_owned(),
+            Factors {
+                rank: 3,
+                down: vec![0.5; 3 * 48],
+                up: vec![0.5; 80 * 3],
+            },
+        )]
+        .into(),
+    };
+    let with = files.with_adapter(&adapter).unwrap();
+    assert_eq!(bytes(&with, fp8), plain - fewer + 4 * 3 * (48 + 80));
+    assert_eq!(bytes(&with, LoadOptions::default()), values);
+    // Another adapter trains above the changed values, which are in place of 192 rows of codes and 160 of two scales.
+    let coded = 192 * 48 + 160 * 2 * 4;
+    let below = bytes(&with, below) + coded;
+    assert_eq!(below, plain - 2 * fewer + wider + 4 * 160 * 48);
 }
 
 /// An OLMoE of three layers with 8 gated experts, H = 48, and 80 inner elements.

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
 use moebius::blocks::BlockTensor;
 use moebius::fp8::Weight;
 use moebius::moe::switching::ExpertSource;
 use moebius::nn::takes_half_weights;
 
+use super::adapting::low_ranks;
 use super::course::Course;
 use super::experts::ExpertsInFiles;
 use super::host::{HostWeights, OnHost};
+use super::kept::{is_changed_beside, parts};
 use super::narrow::Blocks;
 use super::placing::upload;
 use super::{ExpertsFrom, LoadOptions, ModelFiles, Progress};
@@ -42,10 +45,12 @@ impl<'a> WeightStream<'a> {
 
     fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
         let host = self.host();
+        let (plain, frozen) = (self.device.clone().inner(), self.options.frozen);
+        let device = if frozen { &plain } else { self.device };
         let narrow = self.options.narrow_embedding
             && matches!(at.slot, Slot::Embedding | Slot::Head)
             && host.computes_in_f32()
-            && takes_half_weights(self.device);
+            && takes_half_weights(device);
         let dtype = if narrow {
             DType::BF16
         } else {
@@ -53,30 +58,49 @@ impl<'a> WeightStream<'a> {
         };
         let [stack, ..] = host.extents(at);
         let read = host.floats(at, 0..stack, dtype, &mut |name| self.report(name));
-        Ok(uploaded(read?, host.shape(at), (self.device, dtype)))
+        let tensor: Tensor<D> = uploaded(read?, host.shape(at), (self.device, dtype));
+        // What gradients pass takes no narrow table, but computes with its values.
+        Ok(if narrow && frozen {
+            tensor.cast(DType::F32)
+        } else {
+            tensor
+        })
     }
 
     fn uploaded(&self, blocks: &Blocks) -> Result<BlockTensor, Error> {
-        let tensor = BlockTensor::from_bytes(&blocks.bytes, blocks.layout, self.device)?;
-        Ok(tensor.with_dtype(self.options.dtype))
+        let plain = self.device.clone().inner();
+        let tensor = BlockTensor::from_bytes(&blocks.bytes, blocks.layout, &plain)?;
+        Ok(self.made(tensor.with_dtype(self.options.dtype)))
     }
 
-    /// A weight in blocks or as codes if the file has such or values are rounded, else as values.
+    /// What was made of codes, where no gradients are recorded, on the device.
+    fn made<M: Module>(&self, of_codes: M) -> M {
+        if self.device.is_autodiff() {
+            of_codes.train()
+        } else {
+            of_codes
+        }
+    }
+
+    /// A weight in blocks or as codes if the file has such or values are rounded, with the changes of adapters beside them, else as values.
     fn any<const D: usize>(&mut self, at: Place) -> Result<Weight<D>, Error> {
         let host = self.host();
-        let [stack, ..] = host.extents(at);
-        let read = host.weight(at, 0..stack, &mut |name| self.report(name));
-        match read? {
+        let (shape, target) = (host.extents(at), host.target(at));
+        let on = (self.device, self.options.dtype);
+        let read = host.weight(at, 0..shape[0], &mut |name| self.report(name));
+        let weight = match read? {
             OnHost::Codes(codes) => {
-                let codes = upload(&codes, self.device)?;
-                Ok(Weight::from_fp8(codes, at.slot.parts())?)
+                let codes = upload(&codes, &self.device.clone().inner())?;
+                let parts = parts(at.slot, target, self.options);
+                self.made(Weight::from_fp8(codes, parts)?)
             }
-            OnHost::Blocks(blocks) => Ok(Weight::from_blocks(self.uploaded(&blocks)?)?),
-            OnHost::Values(values) => {
-                let on = (self.device, self.options.dtype);
-                Ok(floating(uploaded(values, host.shape(at), on), at.slot))
-            }
+            OnHost::Blocks(blocks) => Weight::from_blocks(self.uploaded(&blocks)?)?,
+            OnHost::Values(values) => floating(uploaded(values, host.shape(at), on), at.slot),
+        };
+        if is_changed_beside(at.slot, target, self.options) {
+            return Ok(weight.with_changes(low_ranks(target, shape, on))?);
         }
+        Ok(weight)
     }
 }
 

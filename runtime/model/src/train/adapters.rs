@@ -16,12 +16,12 @@ use crate::lora::Lora;
 use crate::optimizer::check_record;
 
 impl Trainer {
-    /// Starts a training of an adapter of the model in `files`, whose weights, decoded where they are codes, stay as they are; `progress` is
-    /// called after each tensor. At first the adapter changes nothing.
+    /// Starts a training of an adapter of the model in `files`, whose weights stay as they are: what `config` says ([`TrainConfig::base`]), with
+    /// codes and no other copy where it names such. `progress` is called after each tensor. At first the adapter changes nothing.
     ///
     /// # Errors
-    /// As [`Trainer::load`], and [`Error::Config`] for another precision than f32, for targets that name no linear module of the model, and for
-    /// those that the model doesn't keep as modules: rows in another order, and experts in one tensor.
+    /// As [`Trainer::load`] and [`ModelFiles::check_memory`], and [`Error::Config`] for another precision than f32, for targets that name no
+    /// linear module of the model, and for those that the model doesn't keep as modules: rows in another order, and experts in one tensor.
     pub fn load_adapter(
         config: TrainConfig,
         adapter: AdapterConfig,
@@ -34,7 +34,7 @@ impl Trainer {
         check(&config, &subject, &data)?;
         let device = device.clone().autodiff();
         let lora = lora_of(&config, adapter, files)?;
-        let model = frozen(files, &device, progress)?;
+        let model = frozen(&config, files, &device, progress)?;
         let model = lora.attach(model, lora.first(config.seed, &device))?;
         let course = (config, subject, data);
         let new = Self::at(Progress::default(), course, model, device)?;
@@ -65,7 +65,7 @@ impl Trainer {
         check(&config, &subject, &data)?;
         let device = device.clone().autodiff();
         let lora = lora_of(&config, adapter, files)?;
-        let model = frozen(files, &device, progress)?;
+        let model = frozen(&config, files, &device, progress)?;
         let (record, optimizer) = checkpoint.into_records();
         let changes = lora.first(config.seed, &device);
         let changes = changes
@@ -109,14 +109,11 @@ fn lora_of(
 
 /// The model with weights that don't train.
 fn frozen(
+    config: &TrainConfig,
     files: &ModelFiles,
     device: &Device,
     progress: &mut dyn FnMut(load::Progress<'_>),
 ) -> Result<Model, Error> {
-    let options = LoadOptions {
-        keep_fp8: false,
-        frozen: true,
-        ..LoadOptions::default()
-    };
+    let options = LoadOptions::below_adapter(config.base);
     Ok(files.load(device, options, progress)?.no_grad())
 }
