@@ -203,13 +203,18 @@ pub(crate) fn opened(
             "memory doesn't hold all experts: they are read from the files when tokens need them, and {cache} keep those that were needed last"
         ));
     }
+    note_other_types(files, options, screen);
+    Ok((name, device, options))
+}
+
+/// Says which weights become blocks of another type than the one that is asked for.
+pub(crate) fn note_other_types(files: &ModelFiles, options: LoadOptions, screen: &Screen) {
     if let InBlocks::Format(format) = options.blocks {
         let others = files.of_another_type(options);
         if let Some(said) = of_another_type(&others, &format.name().to_uppercase()) {
             screen.note(&said);
         }
     }
-    Ok((name, device, options))
 }
 
 /// What is said of tensors that got another type than `kind`, by their names, if there are any.

@@ -301,6 +301,48 @@ fn an_adapter_is_trained_added_and_merged() {
     assert_refused(&nothing, "adapter_config.json");
 }
 
+/// An adapter that is trained above FP8 codes goes on above the same ones, and helps a model that has them.
+#[test]
+fn an_adapter_above_codes_is_for_a_model_of_the_same_codes() {
+    let model = published::model();
+    let work = tempfile::tempdir().expect("a folder");
+    let text = write_text(work.path());
+    let folder = |name: &str| text_of(&work.path().join(name)).to_owned();
+    let source = text_of(model.path());
+    let train = |out: &str, more: &str| {
+        let fixed = ["train", "--model", source, "--text", &text, "--out", out];
+        let course = "--steps 12 --every 4 --seq 16 --batch 2 --held-out 60 --device flex --json";
+        let adapter = "--lora 4 --lora-alpha 8 --lora-targets o_proj,up_proj,down_proj";
+        let words = [course, adapter, "--learning-rate 0.01", more];
+        let words = words.into_iter().flat_map(str::split_whitespace);
+        moebius(&fixed.into_iter().chain(words).collect::<Vec<_>>())
+    };
+    let [whole, parts, kept] = ["whole", "parts", "kept"].map(folder);
+    let trained = object(&train(&whole, "--base fp8"));
+    let number = |of: &Value| of.as_f64().unwrap_or(f64::NAN);
+    let [before, after] = ["perplexity_before", "perplexity"].map(|name| number(&trained[name]));
+    assert!(after < before, "{trained}");
+    let in_f32 = object(&train(&folder("other"), ""));
+    assert_ne!(in_f32["first_loss"], trained["first_loss"]);
+    let checkpoint = format!("--checkpoint {kept}");
+    train(&parts, &format!("{checkpoint} --base fp8 --stop-after 5"));
+    let other = train(&parts, &format!("{checkpoint} --resume --base f32"));
+    assert_refused(&other, "base was");
+    let resumed = object(&train(&parts, &format!("{checkpoint} --resume")));
+    assert_eq!(resumed["last_loss"], trained["last_loss"]);
+
+    let perplexity = |more: &[&str]| {
+        let asked = ["perplexity", "--model", source, "--text", &text, "--json"];
+        let how = ["--context", "16", "--device", "flex", "--dtype", "fp8"];
+        let found = object(&moebius(&[&asked[..], &how[..], more].concat()));
+        number(&found["perplexity"])
+    };
+    let (plain, added) = (perplexity(&[]), perplexity(&["--adapter", &whole]));
+    assert!(added < plain, "{added} {plain}");
+    let alone = moebius(&["train", "--model", source, "--out", &parts, "--base", "fp8"]);
+    assert_refused(&alone, "--lora");
+}
+
 #[test]
 fn numbers_of_the_small_transformer_are_refused_beside_a_model() {
     let refused = moebius(&["train", "--model", "x", "--out", "y", "--hidden", "8"]);

@@ -429,8 +429,8 @@ fn flatten(name: &str, value: &Value, leaves: &mut BTreeMap<String, Value>) {
         _ => format!("{name}.{inner}"),
     };
     match value {
-        // `precision` and `loss_scaling` stay whole, because their variants have different fields.
-        Value::Object(fields) if !["precision", "loss_scaling"].contains(&name) => {
+        // These stay whole, because their variants have different fields.
+        Value::Object(fields) if !["precision", "base", "loss_scaling"].contains(&name) => {
             for (field, value) in fields {
                 flatten(&path(field), value, leaves);
             }

@@ -41,7 +41,7 @@ impl ModelPrecision {
 }
 
 /// What a model's weights are on the device, if not values of what it computes in.
-const WEIGHTS: [Named<InBlocks>; 11] = [
+pub(super) const WEIGHTS: [Named<InBlocks>; 11] = [
     (
         "file",
         "as the file has them: blocks of codes of a GGUF file, or MXFP4",

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius_benches::options::{Named, named, positive};
-use moebius_model::{Precision, Schedule, TrainMemory};
+use moebius_model::load::InBlocks;
+use moebius_model::{BaseWeights, Precision, Schedule, TrainMemory};
 
+use super::generate::WEIGHTS;
 use super::{DeviceArgs, TraceArgs};
 
 /// The precisions of a training, by name.
@@ -25,6 +27,24 @@ fn precisions() -> [Named<Precision>; 3] {
             Precision::Fp8(current),
         ),
     ]
+}
+
+/// What weights are below an adapter, by the names that they have where a model is asked.
+fn bases() -> [Named<BaseWeights>; 2 + WEIGHTS.len()] {
+    let mut all = [("f32", "32-bit float", BaseWeights::F32); 2 + WEIGHTS.len()];
+    all[1] = (
+        "fp8",
+        "E4M3 with a scale for each 32 values of a row, or the file's FP8 codes",
+        BaseWeights::Fp8,
+    );
+    for (base, (name, help, weights)) in all[2..].iter_mut().zip(WEIGHTS) {
+        let of = match weights {
+            InBlocks::Format(format) => BaseWeights::Blocks(format),
+            InBlocks::File | InBlocks::None => BaseWeights::File,
+        };
+        *base = (name, help, of);
+    }
+    all
 }
 
 /// The courses of the learning rate, by name.
@@ -160,6 +180,10 @@ pub(crate) struct PublishedArgs {
     /// Multiply changes by alpha over the root of the rank (rsLoRA).
     #[arg(long, requires = "lora")]
     pub(crate) lora_rslora: bool,
+    /// What the weights below the adapter are on the device: codes take a fraction of the bytes of f32, and stay as they are. The adapter is for
+    /// a model with the same ones: `--dtype fp8` or `--weights` of other commands [default: f32].
+    #[arg(long, value_name = "W", requires = "lora", value_parser = named(bases()))]
+    pub(crate) base: Option<BaseWeights>,
     /// Tokens at the end of the text, with --data samples at the end of the file, that are not learnt from: perplexity is measured on them
     /// [default: 2048, with --data a twentieth].
     #[arg(long, value_name = "N", requires = "model")]
@@ -196,6 +220,7 @@ Examples:
   moebius train --model SmolLM2 --data chats.jsonl --out SmolLM2-mine --seq 1024 --batch 1 --accumulate 16
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --precision fp8-delayed --checkpoint run
   moebius train --model SmolLM2 --data chats.jsonl --out adapter --lora 16 --lora-alpha 32 --lora-targets all-linear --learning-rate 0.0002
+  moebius train --model OLMoE --data chats.jsonl --out adapter --lora 16 --base fp8 --checkpoint-activations
   moebius train --model new --from-scratch --paragraphs --steps 2000 --learning-rate 0.003 --out trained
 
 A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every

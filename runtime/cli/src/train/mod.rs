@@ -11,8 +11,8 @@ use moebius::fp8::training::{Fp8Scaling, MomentStore};
 use moebius_device::{Device, Work, probe};
 use moebius_model::decoder::ModelSpec;
 use moebius_model::{
-    AdapterConfig, Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Report, Savings, Subject, Text,
-    TrainConfig, TrainMemory, Trainer,
+    AdapterConfig, BaseWeights, Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Report, Savings,
+    Subject, Text, TrainConfig, TrainMemory, Trainer,
 };
 use serde_json::{Value, json};
 
@@ -36,7 +36,8 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
     let (name, device) = open_for(Work::Steps { flops }, args.devices, screen)?;
     let spec = course.subject.spec();
     spec.check_experts(&device)?;
-    check_memory(args, (&spec, &course.config, None), (name, &device))?;
+    let step = StepMemory::of(&spec, &course.config);
+    check_memory(args, step, (name, &device))?;
     let Course {
         config,
         subject,
@@ -187,23 +188,50 @@ fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
     config.schedule = args.schedule.unwrap_or(config.schedule);
     config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
     config.weight_decay = args.published.weight_decay.unwrap_or(config.weight_decay);
+    config.base = args.published.base.unwrap_or(config.base);
     config.seed = args.seed.unwrap_or(config.seed);
     config
 }
 
-/// Name of a precision in a title.
-fn precision(config: &TrainConfig) -> &'static str {
-    match config.precision.recipe().map(|recipe| recipe.scaling) {
+/// Name of a precision in a title, with what weights are below an adapter where they aren't f32.
+fn precision(config: &TrainConfig) -> String {
+    let name = match config.precision.recipe().map(|recipe| recipe.scaling) {
         None => "f32",
         Some(Fp8Scaling::Current) => "FP8 with current scaling",
         Some(Fp8Scaling::Delayed { .. }) => "FP8 with delayed scaling",
+    };
+    match config.base {
+        BaseWeights::F32 => name.to_owned(),
+        base => format!("{name}, weights {base}"),
     }
 }
 
-/// Checks that a device has memory for the steps that the command line asks for, of so many parameters of an adapter or of all weights.
+/// What a step's memory depends on beside the options about memory.
+struct StepMemory<'a> {
+    spec: &'a ModelSpec,
+    config: &'a TrainConfig,
+    /// The parameters of an adapter; `None` where all weights are trained.
+    adapter: Option<u64>,
+    /// The bytes of the weights below an adapter; `None` for f32.
+    base: Option<u64>,
+}
+
+impl<'a> StepMemory<'a> {
+    /// A step that trains all weights.
+    fn of(spec: &'a ModelSpec, config: &'a TrainConfig) -> Self {
+        Self {
+            spec,
+            config,
+            adapter: None,
+            base: None,
+        }
+    }
+}
+
+/// Checks that a device has memory for the steps that the command line asks for.
 fn check_memory(
     args: &TrainArgs,
-    (spec, config, adapter): (&ModelSpec, &TrainConfig, Option<u64>),
+    step: StepMemory<'_>,
     (name, device): (Device, &burn::tensor::Device),
 ) -> Result<(), CliError> {
     if args.memory_margin == 0 {
@@ -215,9 +243,10 @@ fn check_memory(
     let savings = Savings {
         recomputes: args.checkpoint_activations,
         offloads: place.is_some_and(|place| has_own || place != Path::new("host")),
-        adapter,
+        adapter: step.adapter,
+        base: step.base,
     };
-    let memory = TrainMemory::new(spec, config, savings, device);
+    let memory = TrainMemory::new(step.spec, step.config, savings, device);
     let checked = memory.check(args.memory_margin, device);
     Ok(checked.map_err(moebius_model::Error::from)?)
 }

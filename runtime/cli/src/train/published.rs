@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use moebius_device::{Device, Work};
 use moebius_model::decoder::ModelSpec;
 use moebius_model::families::describe_all;
-use moebius_model::load::ModelFiles;
+use moebius_model::load::{LoadOptions, ModelFiles};
 use moebius_model::{
-    AdapterConfig, Beside, Subject, TrainConfig, Trainer, TrainingData, check_target, save, spread,
+    AdapterConfig, BaseWeights, Beside, Subject, TrainConfig, Trainer, TrainingData, check_target,
+    save, spread,
 };
 use moebius_text::Tokenizer;
 use moebius_weights::python_json;
@@ -16,12 +17,13 @@ use serde_json::{Value, json};
 
 use super::lessons::{HeldOut, Lessons, say_packed};
 use super::{
-    Course, Evaluate, check_memory, goes_on, precision, save_memory, sequences, steps, text,
+    Course, Evaluate, StepMemory, check_memory, goes_on, precision, save_memory, sequences, steps,
+    text,
 };
 use crate::args::TrainArgs;
 use crate::error::CliError;
 use crate::hub::located;
-use crate::published::shown;
+use crate::published::{note_other_types, shown};
 use crate::resolve::open_for;
 use crate::screen::{Outcome, Screen};
 
@@ -54,8 +56,7 @@ pub(super) fn run(
     let (name, device) = open_for(Work::Steps { flops }, args.devices, screen)?;
     source.spec().check_experts(&device)?;
     let adapter = course.adapter.clone();
-    let trained = source.parameters_of(adapter.as_ref())?;
-    let step = (source.spec(), &course.config, trained);
+    let step = source.step_memory(&course, &device, screen)?;
     check_memory(args, step, (name, &device))?;
     say_packed(&data, screen)?;
     let mut trainer = source.trainer(course, data, &device, screen)?;
@@ -248,6 +249,37 @@ impl Source {
         match (&self.weights, adapter) {
             (Weights::Files(files), Some(adapter)) => Ok(Some(adapter.parameters(files)?)),
             _ => Ok(None),
+        }
+    }
+
+    /// What the memory of a step depends on.
+    fn step_memory<'a>(
+        &'a self,
+        course: &'a Course,
+        device: &burn::tensor::Device,
+        screen: &Screen,
+    ) -> Result<StepMemory<'a>, CliError> {
+        Ok(StepMemory {
+            adapter: self.parameters_of(course.adapter.as_ref())?,
+            base: self.base_bytes(&course.config, device, screen),
+            ..StepMemory::of(self.spec(), &course.config)
+        })
+    }
+
+    /// Bytes of the weights below an adapter; `None` for f32. Says which of them have another type than the one that is asked for.
+    fn base_bytes(
+        &self,
+        config: &TrainConfig,
+        device: &burn::tensor::Device,
+        screen: &Screen,
+    ) -> Option<u64> {
+        match (&self.weights, config.base) {
+            (Weights::Drawn(..), _) | (_, BaseWeights::F32) => None,
+            (Weights::Files(files), base) => {
+                let options = LoadOptions::below_adapter(base);
+                note_other_types(files, options, screen);
+                Some(files.weight_bytes(device, options))
+            }
         }
     }
 
