@@ -323,7 +323,8 @@ impl CacheMemory {
     }
 
     /// This memory, with that of a step over `tokens` tokens, of which `rows` get logits: an estimate, for values in f32. The parts of layers
-    /// and the head compute one after another in the same memory, so that the one with the most values counts.
+    /// and the head compute one after another in the same memory, so that the one with the most values counts. Logits of several rows are there
+    /// twice.
     #[must_use]
     pub fn with_step(self, spec: &ModelSpec, tokens: usize, rows: usize) -> Self {
         self.with_exact_step(spec, tokens, rows, 0)
@@ -344,7 +345,10 @@ impl CacheMemory {
         let of_token = spec.layers.iter().map(of_layer).max().unwrap_or(0);
         let of_layers = (tokens as u64).saturating_mul(of_token);
         let before = (tokens as u64).saturating_mul(2 * spec.hidden as u64);
+        // Flex computes columns of several rows apart, and copies them together.
+        let copies = if rows > 1 { 2 } else { 1 };
         let logits = (rows as u64).saturating_mul(spec.vocabulary as u64);
+        let logits = logits.saturating_mul(copies);
         let most = of_layers.max(before.saturating_add(logits));
         let step = most.saturating_mul(4);
         Self { step, ..self }

@@ -104,10 +104,10 @@ fn a_step_and_a_margin_must_fit_beside_the_pages() {
     // In an exact model, each of the four heads of the five tokens has scores of 32 keys and their sum, too.
     let exact = memory.with_exact_step(&spec, 5, 2, 32);
     assert_eq!(exact.bytes() - memory.bytes(), 4 * 5 * 4 * 33);
-    // Logits of more words than a layer has values.
+    // Logits of more words than a layer has values, and a copy of them.
     spec.vocabulary = 10_000;
     let logits = memory.with_margin(0).with_step(&spec, 5, 2);
-    let counted = counted - step + 4 * (5 * 16 + 2 * 10_000);
+    let counted = counted - step + 4 * (5 * 16 + 2 * 2 * 10_000);
     assert_eq!(logits.check_within(counted, 0, 1000), Ok(()));
     assert!(logits.check_within(counted - 1, 0, 1000).is_err());
 }
