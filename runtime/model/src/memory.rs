@@ -30,7 +30,7 @@ pub struct Savings {
 /// | when | beside weights and moments |
 /// |---|---|
 /// | the backward pass begins | what layers keep, and what the head computes from the logits |
-/// | it is in a layer | what layers keep or the gradients that there are, and what the layer's backward pass computes |
+/// | it is in a layer | what this layer and those before it keep, the gradients of its network and of all after it, and what its backward pass computes |
 /// | gradients of a batch are added | gradients, and the largest parameter's sum |
 /// | the optimizer updates | gradients or new weights, what the largest parameter's update computes, and two parameters' moments, if all are elsewhere between steps |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,14 +51,12 @@ impl TrainMemory {
 
     /// The memory of steps of `config` for a model on a device.
     pub fn new(spec: &ModelSpec, config: &TrainConfig, savings: Savings, device: &Device) -> Self {
-        let tokens = (config.batch as u64).saturating_mul(config.sequence as u64);
-        let bytes = |of_token: usize| (4 * of_token as u64).saturating_mul(tokens);
-        let of_layers = |values: &dyn Fn(&LayerSpec) -> usize| -> Vec<u64> {
-            let layers = spec.layers.iter();
-            layers.map(|layer| bytes(values(layer))).collect()
+        let pass = BackwardPass {
+            spec,
+            tokens: (config.batch as u64).saturating_mul(config.sequence as u64),
+            recomputes: savings.recomputes,
+            of_host: moebius::largest_buffer(device).is_none(),
         };
-        let most =
-            |values: &dyn Fn(&LayerSpec) -> usize| of_layers(values).into_iter().max().unwrap_or(0);
         let hidden = spec.hidden;
         let model = bytes_of(spec.parameters());
         let adapter = savings.adapter.map(|count| count.saturating_mul(4));
@@ -68,33 +66,30 @@ impl TrainMemory {
         } else {
             trained.saturating_mul(2)
         };
-        let layer = most(&|layer| layer.kept(hidden));
-        let inputs = bytes(hidden).saturating_mul(spec.layers.len() as u64);
-        let all = of_layers(&|layer| layer.kept(hidden)).into_iter();
+        let of_layers = spec.layers.iter().map(|layer| pass.kept(layer));
         let (waiting, kept) = if savings.recomputes {
+            let inputs = pass.bytes(hidden).saturating_mul(spec.layers.len() as u64);
+            let layer = of_layers.max().unwrap_or(0);
             (inputs, inputs.saturating_add(layer))
         } else {
-            let all = all.fold(0, u64::saturating_add);
+            let all = of_layers.fold(0, u64::saturating_add);
             (all, all)
         };
         // Flex keeps the memory of a network's gradients for the next one.
-        let keeps = moebius::largest_buffer(device).is_none();
-        let passing = most(&|layer| layer.passing(hidden, !keeps));
-        let spare = if keeps {
-            most(&|layer| layer.network_gradients(hidden))
+        let spare = if pass.of_host {
+            let networks = spec.layers.iter();
+            let networks = networks.map(|layer| pass.bytes(layer.network_gradients(hidden)));
+            networks.max().unwrap_or(0)
         } else {
             0
         };
         // The input of the norm, what it divides, and its output; the exponents of the softmax and two gradients of their size.
-        let head = bytes(3 * hidden + 3 * spec.vocabulary);
-        let of_layer = if savings.recomputes { layer } else { 0 };
+        let head = pass.bytes(3 * hidden + 3 * spec.vocabulary);
         let sum = if config.accumulate > 1 { trained } else { 0 };
         let largest = largest(spec).min(trained);
         let of_batch = [
             waiting.saturating_add(head),
-            of_layer
-                .saturating_add(waiting.max(trained))
-                .saturating_add(passing),
+            pass.in_layers(trained),
             trained.saturating_add(largest),
         ];
         let of_batch = of_batch.into_iter().fold(0, u64::max).saturating_add(sum);
@@ -138,6 +133,80 @@ impl TrainMemory {
     }
 }
 
+/// A backward pass over the layers, from the last one to the first.
+struct BackwardPass<'a> {
+    spec: &'a ModelSpec,
+    tokens: u64,
+    /// Layers are computed again, each from its input alone.
+    recomputes: bool,
+    /// CubeCL doesn't drive the device, which is counted as Flex then.
+    of_host: bool,
+}
+
+impl BackwardPass<'_> {
+    /// Bytes of so many values of each token.
+    fn bytes(&self, of_token: usize) -> u64 {
+        (4 * of_token as u64).saturating_mul(self.tokens)
+    }
+
+    /// Bytes that a layer keeps for the pass.
+    fn kept(&self, layer: &LayerSpec) -> u64 {
+        self.bytes(layer.kept(self.spec.hidden))
+    }
+
+    /// The most bytes at once while the pass is in the layers: what the layers before one keep, what it keeps itself, the gradients of its network
+    /// and of all after it, of no more than the `trained` bytes of parameters, and what the layer's own pass computes.
+    fn in_layers(&self, trained: u64) -> u64 {
+        let spec = self.spec;
+        let layers = spec.layers.iter();
+        let mut waiting = 0_u64;
+        let before = layers.map(|layer| {
+            let before = waiting;
+            waiting = waiting.saturating_add(if self.recomputes {
+                self.bytes(spec.hidden)
+            } else {
+                self.kept(layer)
+            });
+            before
+        });
+        let before: Vec<u64> = before.collect();
+        let head = if spec.tied {
+            Slot::Embedding
+        } else {
+            Slot::Head
+        };
+        let (mut most, mut gradients) = (0, size(&head.shape(spec, 0).unwrap_or_default()));
+        for (at, layer) in spec.layers.iter().enumerate().rev() {
+            gradients = gradients.saturating_add(gradients_of(spec, at, true));
+            let gradients_there = gradients.min(trained);
+            let parts = [self.kept(layer), gradients_there, self.passing(layer)];
+            most = most.max(parts.into_iter().fold(before[at], u64::saturating_add));
+            gradients = gradients.saturating_add(gradients_of(spec, at, false));
+        }
+        most
+    }
+
+    /// Bytes that a layer's backward pass has beside what the layer keeps, without those that Flex keeps for the next layer.
+    fn passing(&self, layer: &LayerSpec) -> u64 {
+        let hidden = self.spec.hidden;
+        let passing = self.bytes(layer.passing(hidden, !self.of_host));
+        if !self.of_host {
+            return passing;
+        }
+        let piece = layer.of_piece(self.tokens).saturating_mul(4);
+        passing.max(self.bytes(2 * hidden).saturating_add(piece))
+    }
+}
+
+/// Bytes of the gradients of a layer's network, or of the rest of the layer.
+fn gradients_of(spec: &ModelSpec, layer: usize, of_network: bool) -> u64 {
+    let slots = Slot::ALL.iter().filter(|slot| slot.is_of_layer());
+    let slots = slots.filter(|slot| slot.is_of_network() == of_network);
+    let shapes = slots.filter_map(|slot| slot.shape(spec, layer));
+    let sizes = shapes.map(|shape| size(&shape));
+    sizes.fold(0, u64::saturating_add)
+}
+
 /// The most bytes at once while the optimizer updates parameters of `trained` bytes, of which the largest has `largest`. Moments that are elsewhere
 /// between steps are on the device for two parameters: one comes, and that before leaves.
 fn of_update(trained: u64, largest: u64, offloads: bool) -> u64 {
@@ -155,11 +224,13 @@ fn bytes_of(parameters: f64) -> u64 {
 /// Bytes of the largest parameter.
 fn largest(spec: &ModelSpec) -> u64 {
     let places = Slot::places(spec).into_iter();
-    let sizes = places.map(|place| {
-        let shape = place.shape(spec);
-        bytes_of(shape.iter().map(|&extent| extent as f64).product())
-    });
+    let sizes = places.map(|place| size(&place.shape(spec)));
     sizes.max().unwrap_or(0)
+}
+
+/// Bytes of a parameter of this shape in f32.
+fn size(shape: &[usize]) -> u64 {
+    bytes_of(shape.iter().map(|&extent| extent as f64).product())
 }
 
 #[cfg(test)]

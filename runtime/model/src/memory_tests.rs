@@ -38,6 +38,28 @@ fn savings_take_less() {
     assert!(resident.peak - again.peak > resident.kept / 2);
 }
 
+/// While the pass is in the last layer, the gradients of its experts are beside what all layers keep.
+#[test]
+fn gradients_of_a_network_are_beside_what_layers_keep() {
+    let sizes = DecoderConfig::default();
+    // So few words that the head has little.
+    let spec = ModelSpec {
+        vocabulary: 16,
+        ..sizes.spec()
+    };
+    let config = TrainConfig::default();
+    let memory = TrainMemory::new(&spec, &config, Savings::default(), &Device::flex());
+    let tokens = 1024;
+    assert_eq!(config.tokens(), tokens);
+    // Matrices of eight experts, the router, the norm before both, and the head.
+    let gradients = 8 * 3 * 128 * 64 + 8 * 64 + 64 + 16 * 64;
+    // x and its gradient, and the activations of a quarter of the tokens, which one expert gets.
+    let passing = tokens * 2 * 64 + tokens / 4 * 3 * 128;
+    let spare = tokens * 2 * (4 * 128 + 64);
+    let beside = memory.peak - memory.weights - memory.moments - memory.kept;
+    assert_eq!(beside, 4 * (gradients + passing + spare) as u64);
+}
+
 /// The sum of the batches' gradients is beside all that a batch takes.
 #[test]
 fn batches_after_one_another_take_one_more_gradient() {

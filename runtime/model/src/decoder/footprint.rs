@@ -3,6 +3,9 @@
 
 use super::spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Mixer, Norms, Projection};
 
+/// The most rows of an expert that a thread of Flex takes through a network at once.
+const ROWS_OF_PIECE: u64 = 384;
+
 impl LayerSpec {
     /// Number of values of a token in the part of the layer that has the most, without gradients.
     ///
@@ -25,7 +28,8 @@ impl LayerSpec {
     pub(crate) fn kept(&self, hidden: usize) -> usize {
         let mixer = match &self.mixer {
             Mixer::Attention(of) => of.kept(),
-            Mixer::Convolution(_) => 6 * hidden,
+            // b, c and v of one product, b ⊙ v after the zeros before a sequence, the sums, and c times them.
+            Mixer::Convolution(_) => (3 + 1 + 1 + 1) * hidden,
         };
         self.kept_by_norms(hidden) + mixer + self.kept_of_network(hidden)
     }
@@ -60,9 +64,8 @@ impl LayerSpec {
         } else {
             0
         };
-        // Copies of what gradients are computed from, head by head, and gradients.
         let mixer = match &self.mixer {
-            Mixer::Attention(of) => 3 * of.heads_in() + of.heads_out(),
+            Mixer::Attention(of) => of.passing(),
             Mixer::Convolution(_) => 4 * hidden,
         };
         let mixer = mixer.saturating_sub(self.kept_of_network(hidden));
@@ -73,6 +76,24 @@ impl LayerSpec {
     /// x, of the first product and of the activation, and the activation.
     pub(crate) fn network_gradients(&self, hidden: usize) -> usize {
         self.networks(|inter| 4 * inter + hidden)
+    }
+
+    /// Number of values that one of Flex's threads has while a network's backward pass goes through the activation of some rows of one expert:
+    /// the activation, what it gates, and the slope, for tokens that go to all experts alike.
+    pub(crate) fn of_piece(&self, tokens: u64) -> u64 {
+        let values = |inter: usize, rows: u64| {
+            let of_row = (inter as u64).saturating_mul(3);
+            of_row.saturating_mul(rows.min(ROWS_OF_PIECE))
+        };
+        match &self.feed_forward {
+            FeedForwardSpec::Dense(of) => values(of.inter, tokens),
+            FeedForwardSpec::Experts(of) => {
+                let chosen = tokens.saturating_mul(of.top_k() as u64);
+                let rows = chosen.div_ceil(of.experts.max(1) as u64);
+                let shared = of.shared.map_or(0, |shared| values(shared.inter, tokens));
+                values(of.inter, rows).max(shared)
+            }
+        }
     }
 
     /// The sum over the networks that a token goes through, each of which has `values` of its inner width.
@@ -98,6 +119,16 @@ impl AttentionSpec {
         self.heads * self.value_dim
     }
 
+    /// Number of values of a token that the attention's backward pass has beside those that are kept: queries, keys, values and the gradient of
+    /// what heads give, head by head; keys twice and values packed for products; the gradients of queries, keys and values; and before their sum
+    /// for each key head those that each query head has of its keys and values.
+    fn passing(&self) -> usize {
+        let copies = self.heads_in() + self.heads_out();
+        let packed = self.kv_heads * (2 * self.head_dim + self.value_dim);
+        let of_query_heads = self.heads * (self.head_dim + self.value_dim);
+        copies + packed + self.heads_in() + of_query_heads
+    }
+
     /// Number of values of a token that a training keeps of the attention: queries, keys and values, those that norms read and made of them,
     /// what heads give, by head and by token, and the log-sum-exp of each head.
     fn kept(&self) -> usize {
@@ -117,6 +148,8 @@ impl AttentionSpec {
                 rotated,
                 ..
             } => {
+                // Of both narrow vectors what their norms read, divide and give; the rotated elements of the keys beside the one; and beside
+                // the values, which are a view of their product, the elements of the keys that aren't rotated, which keys are a copy of.
                 let still = self.head_dim - rotated;
                 3 * query_rank.unwrap_or(0) + 3 * rank + rotated + self.heads * still
             }

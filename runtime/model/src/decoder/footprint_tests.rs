@@ -50,9 +50,21 @@ fn a_training_keeps_what_gradients_read() {
 #[test]
 fn a_backward_pass_goes_through_one_part_at_a_time() {
     let network = 3 * 8 + 2 * 20 + (2 * 16 + 1 + 4 * 2);
-    let heads = 16 + 3 * 96 + 48 - network;
+    // Copies of 96 values and of 48 that heads give; 12 + 12 + 12 of two key heads packed; gradients of 96, and of 24 in four query heads.
+    let heads = 16 + (96 + 48) + 72 + (96 + 96) - network;
     assert_eq!(layer(10).network_gradients(8), 2 * (40 + 8));
     assert_eq!(layer(10).passing(8, true), heads);
     assert_eq!(layer(100).passing(8, true), 16 + 2 * (400 + 8));
     assert_eq!(layer(100).passing(8, false), 16);
+}
+
+/// The rows of a piece are those of one expert, and no more than a thread takes at once.
+#[test]
+fn a_piece_has_the_rows_of_one_expert() {
+    // Two of 16 experts have 80 tokens each.
+    assert_eq!(layer(10).of_piece(640), 3 * 10 * 80);
+    assert_eq!(layer(10).of_piece(u64::MAX), 3 * 10 * 384);
+    let mut dense = layer(10);
+    dense.feed_forward = FeedForwardSpec::Dense(MoeConfig::new(8, 10, 1));
+    assert_eq!(dense.of_piece(100), 3 * 10 * 100);
 }

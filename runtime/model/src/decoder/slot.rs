@@ -178,6 +178,25 @@ impl Slot {
         !Self::OUTER.contains(&self)
     }
 
+    /// Whether the slot is of a layer's feed-forward part or of its norms, which the backward pass of a layer goes through first.
+    pub(crate) fn is_of_network(self) -> bool {
+        let slots = [
+            Self::FeedForwardNorm,
+            Self::DenseIn,
+            Self::DenseInBias,
+            Self::DenseOut,
+            Self::DenseOutBias,
+            Self::Router,
+            Self::RouterBias,
+            Self::Correction,
+            Self::SharedIn,
+            Self::SharedOut,
+            Self::SharedGate,
+            Self::FeedForwardOutNorm,
+        ];
+        slots.contains(&self) || self.is_of_experts()
+    }
+
     /// Whether the slot holds something of each expert of a mixture.
     pub(crate) fn is_of_experts(self) -> bool {
         let slots = [
