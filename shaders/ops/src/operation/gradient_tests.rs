@@ -44,6 +44,55 @@ fn a_gradient_names_the_tensors_of_its_forward() {
 pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static str])> {
     let routing = routing::Problem::new(6, 4, 2).unwrap();
     let rows = RowsProblem::new(&routing, routing.slots(), 8, Element::F32).unwrap();
+    let experts = experts::Problem {
+        routing,
+        hidden: 8,
+        inter: 16,
+        element: Element::F32,
+        gated: true,
+        activation: grouped_gemm::Activation::Silu,
+        bias: true,
+        capacity: None,
+        row_bound: routing.slots(),
+        dense: false,
+    };
+    let network = network(experts);
+    let sort: &'static [_] = &["order", "offsets", "positions"];
+    let logits = Routing::Logits {
+        problem: routing,
+        hidden: 8,
+        element: Element::F32,
+        backward: false,
+    };
+    let route = Routing::Route {
+        problem: routing,
+        mask: true,
+        bias: true,
+    };
+    let combine = |weighted| Permute::Combine {
+        problem: rows,
+        weighted,
+    };
+    let keep = |problem, keep| Experts::Forward { problem, keep };
+    let others: Vec<(Operation, &[_])> = vec![
+        (logits.into(), &[]),
+        (route.into(), &[]),
+        (Permute::Gather(rows).into(), sort),
+        (combine(true).into(), sort),
+        (combine(false).into(), sort),
+        (rows_of_sequences().into(), sort),
+        (keep(experts, true).into(), &[]),
+        (keep(experts, false).into(), &[]),
+        (keep(network, true).into(), &[]),
+        (keep(network, false).into(), &[]),
+        (attention(&[], false).into(), &[]),
+        (attention(&every_table(), true).into(), &[]),
+    ];
+    others.into_iter().chain(products(sort)).collect()
+}
+
+/// Products with each form of weights; `sort` names the tensors of a sort.
+fn products(sort: &'static [&'static str]) -> [(Operation, &'static [&'static str]); 4] {
     let product = grouped_gemm::Problem::new(12, 4, 2, 8, 8).unwrap();
     let product = grouped_gemm::Problem {
         rows: grouped_gemm::Source::Sorted,
@@ -66,53 +115,11 @@ pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static s
         k: 32,
         ..product
     };
-    let experts = experts::Problem {
-        routing,
-        hidden: 8,
-        inter: 16,
-        element: Element::F32,
-        gated: true,
-        activation: grouped_gemm::Activation::Silu,
-        bias: true,
-        capacity: None,
-        row_bound: routing.slots(),
-        dense: false,
-    };
-    let network = network(experts);
-    let sort: &[_] = &["order", "offsets", "positions"];
-    let logits = Routing::Logits {
-        problem: routing,
-        hidden: 8,
-        element: Element::F32,
-        backward: false,
-    };
-    let route = Routing::Route {
-        problem: routing,
-        mask: true,
-        bias: true,
-    };
-    let combine = |weighted| Permute::Combine {
-        problem: rows,
-        weighted,
-    };
-    let keep = |problem, keep| Experts::Forward { problem, keep };
-    vec![
-        (logits.into(), &[]),
-        (route.into(), &[]),
-        (Permute::Gather(rows).into(), sort),
-        (combine(true).into(), sort),
-        (combine(false).into(), sort),
+    [
         (GroupedGemm::Linear(product).into(), sort),
         (GroupedGemm::Linear(sparse).into(), sort),
         (GroupedGemm::CodedLinear(coded).into(), &[]),
         (GroupedGemm::CodedLinear(in_blocks).into(), &[]),
-        (rows_of_sequences().into(), sort),
-        (keep(experts, true).into(), &[]),
-        (keep(experts, false).into(), &[]),
-        (keep(network, true).into(), &[]),
-        (keep(network, false).into(), &[]),
-        (attention(&[], false).into(), &[]),
-        (attention(&every_table(), true).into(), &[]),
     ]
 }
 
