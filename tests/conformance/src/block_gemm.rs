@@ -148,7 +148,7 @@ fn put_scales(block: &mut [u8], scales: Scales, bound: f32, rng: &mut Rng) {
 /// Checks every format, in sizes around rows, registers, tiles and blocks; that of Q8_0 with a bias.
 pub(crate) fn formats(target: &Target) -> Outcome {
     let all = BlockFormat::ALL.into_iter().flat_map(|format| {
-        let sizes = [(1, 1, 1), (5, 63, 1), (9, 64, 2), (3, 65, 3), (70, 130, 2)];
+        let sizes = [(1, 5, 1), (5, 63, 1), (9, 64, 2), (3, 65, 3), (70, 130, 2)];
         sizes.map(|(m, n, blocks)| {
             let problem = Problem::dense(m, n, blocks * format.layout().values).unwrap();
             let bias = format == BlockFormat::Q8_0;
