@@ -187,8 +187,14 @@ pub(crate) fn in_out(target: &Target) -> Outcome {
         }
     }
     let (uneven, keys) = back_of_experts();
-    for format in [BlockFormat::Q8_0, BlockFormat::Mxfp4] {
-        let blocks = Blocks::new(Product::new(uneven, &keys), format);
+    let experts = [
+        (BlockFormat::Q8_0, 64),
+        (BlockFormat::Mxfp4, 64),
+        (BlockFormat::Q4K, 256),
+    ];
+    for (format, n) in experts {
+        let problem = with(uneven, |p| p.n = n);
+        let blocks = Blocks::new(Product::new(problem, &keys), format);
         outcomes.push(blocks.check(target, variants(target)));
     }
     Outcome::of(outcomes)
@@ -285,7 +291,7 @@ fn by_variants(
         let all = [
             (dense, BlockFormat::Q8_0),
             (experts, BlockFormat::Q4K),
-            (back((m, 96, 256)), BlockFormat::Q4K),
+            (back((m, 96, 256)), BlockFormat::Q8_0),
         ];
         all.map(|(problem, format)| {
             let problem = with(problem, |p| p.element = element);
