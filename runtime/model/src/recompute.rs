@@ -39,9 +39,7 @@ pub(crate) fn check(
     Error::check(plain, what, expected, "FP8 or loss scaling")?;
     for layer in &spec.layers {
         let expected = "no random numbers, and top-k routers without a balancing bias";
-        let (FeedForwardSpec::Dense(config) | FeedForwardSpec::Experts(config)) =
-            &layer.feed_forward;
-        let name = config.router.name();
+        let name = layer.feed_forward.config().router.name();
         Error::check(is_steady(layer), what, expected, name)?;
     }
     Ok(())

@@ -7,9 +7,9 @@ use crate::args::{Goal, Level, ModelPrecision};
 use crate::error::CliError;
 use crate::optimize::plan::Plan;
 use crate::optimize::search::{Figures, Lab, Trial, Turns, Verdict, Wanted, search};
-use moebius::moe::{Activation, MoeConfig};
+use moebius::moe::Activation;
 use moebius_benches::timing::Timing;
-use moebius_model::decoder::{FeedForwardSpec, ModelSpec, Place, Slot, Values};
+use moebius_model::decoder::{ModelSpec, Place, Slot, Values};
 use moebius_model::load::{FileValues, LoadOptions, ModelFiles};
 
 /// Tokens of the tiny decoders.
@@ -156,13 +156,6 @@ fn a_wrong_scale_is_refused_by_its_layer_and_part() {
     }
 }
 
-/// The feed-forward network of a layer, or its experts.
-fn network(spec: &mut ModelSpec, layer: usize) -> &mut MoeConfig {
-    let (FeedForwardSpec::Dense(config) | FeedForwardSpec::Experts(config)) =
-        &mut spec.layers[layer].feed_forward;
-    config
-}
-
 /// A tiny model, a change of it, and the place that a refusal must name.
 type WrongKernel = (&'static str, fn(&mut ModelSpec), &'static str);
 
@@ -182,12 +175,12 @@ fn a_wrong_kernel_is_refused_by_its_layer_and_part() {
         ),
         (
             "decoder_olmoe",
-            |spec| network(spec, 1).activation = Activation::Relu,
+            |spec| spec.layers[1].feed_forward.config_mut().activation = Activation::Relu,
             "layer 1, experts: ",
         ),
         (
             "decoder_llama",
-            |spec| network(spec, 0).activation = Activation::Relu,
+            |spec| spec.layers[0].feed_forward.config_mut().activation = Activation::Relu,
             "layer 0, feed-forward network: ",
         ),
     ];

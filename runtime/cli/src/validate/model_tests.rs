@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use moebius::moe::{Activation, MoeConfig, RouterConfig};
-use moebius_model::decoder::{FeedForwardSpec, Model, ModelSpec};
+use moebius::moe::{Activation, RouterConfig};
+use moebius_model::decoder::{Model, ModelSpec};
 use moebius_model::load::ModelFiles;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -100,16 +100,10 @@ fn a_wrong_scale_or_router_of_one_device_is_named() {
     }
 }
 
-/// The feed-forward network of a layer, or its experts.
-fn network(spec: &mut ModelSpec, layer: usize) -> &mut MoeConfig {
-    let (FeedForwardSpec::Dense(config) | FeedForwardSpec::Experts(config)) =
-        &mut spec.layers[layer].feed_forward;
-    config
-}
-
 /// Has the router choose from all experts, and no longer from those of the best group.
 fn ungrouped(spec: &mut ModelSpec) {
-    let RouterConfig::SigmoidBias(router) = &mut network(spec, 1).router else {
+    let RouterConfig::SigmoidBias(router) = &mut spec.layers[1].feed_forward.config_mut().router
+    else {
         panic!("the model's router has a bias");
     };
     assert!(router.route.groups.take().is_some());
@@ -126,12 +120,12 @@ fn a_wrong_kernel_of_one_device_is_named() {
             "layer 0, attention",
         ),
         (
-            |spec| network(spec, 0).activation = Activation::Relu,
+            |spec| spec.layers[0].feed_forward.config_mut().activation = Activation::Relu,
             "layer 0, feed-forward network",
         ),
         (ungrouped, "layer 1, router"),
         (
-            |spec| network(spec, 1).activation = Activation::Relu,
+            |spec| spec.layers[1].feed_forward.config_mut().activation = Activation::Relu,
             "layer 1, experts",
         ),
     ];

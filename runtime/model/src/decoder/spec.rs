@@ -65,9 +65,7 @@ impl ModelSpec {
                 Mixer::Attention(attention) => attention.fp8 = recipe,
                 Mixer::Convolution(convolution) => convolution.fp8 = recipe,
             }
-            let (FeedForwardSpec::Dense(config) | FeedForwardSpec::Experts(config)) =
-                &mut layer.feed_forward;
-            config.fp8 = recipe;
+            layer.feed_forward.config_mut().fp8 = recipe;
         }
         self
     }
@@ -137,6 +135,18 @@ pub(super) fn check_chunk(chunk: Option<usize>, longest: usize) -> Result<(), Er
 }
 
 impl FeedForwardSpec {
+    /// The dense network, or the experts.
+    pub fn config(&self) -> &MoeConfig {
+        let (Self::Dense(config) | Self::Experts(config)) = self;
+        config
+    }
+
+    /// As [`config`](Self::config), to be changed.
+    pub fn config_mut(&mut self) -> &mut MoeConfig {
+        let (Self::Dense(config) | Self::Experts(config)) = self;
+        config
+    }
+
     /// Width of a dense network; `None` for experts.
     pub fn width(&self) -> Option<usize> {
         match self {

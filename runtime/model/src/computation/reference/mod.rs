@@ -170,7 +170,7 @@ fn without_reference(layer: &LayerSpec, number: usize) -> Option<Unfit> {
         Mixer::Attention(spec) => (spec.fp8, [spec.heads, spec.kv_heads]),
         Mixer::Convolution(spec) => (spec.fp8, [1, 1]),
     };
-    let (FeedForwardSpec::Dense(config) | FeedForwardSpec::Experts(config)) = &layer.feed_forward;
+    let config = layer.feed_forward.config();
     let mixes = matches!(layer.feed_forward, FeedForwardSpec::Experts(_));
     let MoeConfig {
         kind,
