@@ -12,6 +12,7 @@ use cubecl::ir::{
 use cubecl::profile::TimingMethod;
 use wgpu::{Backend, DeviceType};
 
+use crate::budget;
 use crate::guard::quietly;
 use crate::located::{Found, Located, index_among};
 use crate::memory::{host_memory, host_memory_free};
@@ -19,7 +20,7 @@ use crate::named::{by_name, kind};
 use crate::properties::vendor_of_card;
 #[cfg(feature = "vulkan")]
 use crate::vulkan::{self, Language};
-use crate::{Capability, Device, MemoryFigures, OpenError, Runtime, Vendor};
+use crate::{Capability, Device, OpenError, Runtime, Vendor};
 
 /// One adapter, with CubeCL's name for it.
 struct Listed {
@@ -121,7 +122,7 @@ const APIS: &[Backend] = if cfg!(target_os = "macos") {
 };
 
 /// Bytes that this process can still allocate on the device with CubeCL's name `device`: of main memory on a software adapter, else as the
-/// adapter's driver tells now; `None` where it doesn't ([`budget`]).
+/// adapter's driver tells now; `None` where it doesn't ([`budget::of`]).
 pub(crate) fn free(device: &WgpuDeviceKind) -> Option<u64> {
     let kind = adapter_of(device);
     if kind == WgpuDeviceKind::Cpu {
@@ -130,7 +131,7 @@ pub(crate) fn free(device: &WgpuDeviceKind) -> Option<u64> {
     let found = quietly(|| {
         let mut adapters = by_name(settle(APIS)).into_iter();
         let (_, adapter) = adapters.find(|(name, _)| name.as_ref() == Some(&kind))?;
-        budget(&adapter)?.free
+        budget::of(&adapter)?.free
     });
     found.ok().flatten()
 }
@@ -145,28 +146,6 @@ fn adapter_of(device: &WgpuDeviceKind) -> WgpuDeviceKind {
 #[cfg(not(feature = "vulkan"))]
 fn adapter_of(device: &WgpuDeviceKind) -> WgpuDeviceKind {
     device.clone()
-}
-
-/// The memory of a GPU, and what is free of it, as a driver of Vulkan with `VK_EXT_memory_budget` tells.
-#[cfg(any(
-    windows,
-    target_os = "linux",
-    target_os = "android",
-    target_os = "freebsd"
-))]
-fn budget(adapter: &wgpu::Adapter) -> Option<MemoryFigures> {
-    crate::budget::of(adapter)
-}
-
-/// The memory of a GPU; `None`, since wgpu reaches it through another graphics API than Vulkan.
-#[cfg(not(any(
-    windows,
-    target_os = "linux",
-    target_os = "android",
-    target_os = "freebsd"
-)))]
-fn budget(_: &wgpu::Adapter) -> Option<MemoryFigures> {
-    None
 }
 
 /// The adapters of `device`'s graphics API, best kind first: at least one, or an error with the reason.
@@ -291,7 +270,7 @@ fn capability(adapter: &wgpu::Adapter, spirv: bool) -> Capability {
         capability.memory = host_memory();
         capability.loop_rounds = crate::rounds::of(adapter, &capability.name);
     } else {
-        capability.memory = budget(adapter).or(capability.memory);
+        capability.memory = budget::of(adapter).or(capability.memory);
     }
     capability
 }

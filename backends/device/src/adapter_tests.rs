@@ -49,7 +49,7 @@ fn a_started_adapter_reports_what_was_read_before() {
 #[cfg(target_os = "linux")]
 fn drivers_of_vulkan_tell_what_is_free_or_lack_the_extension() {
     let found = quietly(|| {
-        let told = |adapter: wgpu::Adapter| (adapter.get_info(), budget(&adapter));
+        let told = |adapter: wgpu::Adapter| (adapter.get_info(), budget::of(&adapter));
         let adapters = enumerate(Backend::Vulkan).into_iter();
         adapters.map(told).collect::<Vec<_>>()
     });
