@@ -128,12 +128,22 @@ pub(crate) fn free(device: &WgpuDeviceKind) -> Option<u64> {
     if kind == WgpuDeviceKind::Cpu {
         return host_memory_free();
     }
-    let found = quietly(|| {
-        let mut adapters = by_name(settle(APIS)).into_iter();
-        let (_, adapter) = adapters.find(|(name, _)| name.as_ref() == Some(&kind))?;
-        budget::of(&adapter)?.free
-    });
+    let found = quietly(|| budget::of(&kept(&kind)?)?.free);
     found.ok().flatten()
+}
+
+/// The adapter with CubeCL's name `kind`, which the first call looks for among all; `None` if there was none then. Under [`quietly`] only.
+fn kept(kind: &WgpuDeviceKind) -> Option<wgpu::Adapter> {
+    static KEPT: Mutex<Vec<(WgpuDeviceKind, Option<wgpu::Adapter>)>> = Mutex::new(Vec::new());
+    let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, adapter)) = all.iter().find(|(known, _)| known == kind) {
+        return adapter.clone();
+    }
+    let mut adapters = by_name(settle(APIS)).into_iter();
+    let found = adapters.find(|(name, _)| name.as_ref() == Some(kind));
+    let adapter = found.map(|(_, adapter)| adapter);
+    all.push((kind.clone(), adapter.clone()));
+    adapter
 }
 
 /// CubeCL's name for the adapter of a device, which is another one where this crate started the device.

@@ -66,6 +66,23 @@ fn drivers_of_vulkan_tell_what_is_free_or_lack_the_extension() {
     }
 }
 
+/// wgpu gives an adapter another identity each time that it lists them.
+#[test]
+fn an_adapter_is_looked_for_once() {
+    let found = quietly(|| {
+        let listed = by_name(settle(APIS)).into_iter();
+        let names = listed.filter_map(|(name, _)| name).collect::<Vec<_>>();
+        let twice = |name: &WgpuDeviceKind| [kept(name), kept(name)];
+        names.iter().map(twice).collect::<Vec<_>>()
+    });
+    for [first, second] in found.unwrap() {
+        assert!(first.is_some());
+        assert_eq!(first, second);
+    }
+    let none = quietly(|| kept(&WgpuDeviceKind::DiscreteGpu(99)));
+    assert_eq!(none, Ok(None));
+}
+
 #[test]
 fn no_index_is_the_first_and_shares_its_client() {
     let Ok(best) = crate::open(&Device::Wgpu(None)) else {
