@@ -134,8 +134,9 @@ fn the_schema_describes_what_is_written() {
         let (names, required) = properties(schema);
         assert_eq!(names, keys(written));
         // An `Option` may be left out when a manifest is read.
-        let optional =
-            |name: &&String| ["architecture", "driver", "memory_bytes"].contains(&name.as_str());
+        let optional = |name: &&String| {
+            ["weights", "architecture", "driver", "memory_bytes"].contains(&name.as_str())
+        };
         let needed: Vec<String> = names
             .iter()
             .filter(|name| !optional(name))

@@ -30,6 +30,7 @@ fn facts() -> PackageFacts {
         run: Use {
             device: "flex".to_owned(),
             dtype: "f32".to_owned(),
+            weights: None,
         },
         hardware: Hardware {
             device_name: "a processor".to_owned(),
