@@ -63,6 +63,19 @@ fn what_an_adapter_changes_takes_codes_and_factors() {
     assert_eq!(below, plain - 2 * fewer + wider + 4 * 160 * 48);
 }
 
+/// The largest matrix is that of gate and up, of a llama as of one expert of an OLMoE. Kernels decode what they load.
+#[test]
+fn one_matrix_of_codes_is_decoded_at_a_time() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    for name in ["decoder_llama", "decoder_olmoe"] {
+        let plan = ModelFiles::open(&cases.join(name)).unwrap().plan;
+        let fp8 = LoadOptions::fp8();
+        assert_eq!(largest_coded(&plan, fp8), 4 * 160 * 48, "{name}");
+        assert_eq!(largest_coded(&plan, LoadOptions::default()), 0, "{name}");
+        assert_eq!(decoded_bytes(&plan, &Device::flex(), fp8), 0, "{name}");
+    }
+}
+
 /// An OLMoE of three layers with 8 gated experts, H = 48, and 80 inner elements.
 #[test]
 fn experts_in_host_memory_take_a_cache_and_one_layer() {
