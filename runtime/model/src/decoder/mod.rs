@@ -149,7 +149,8 @@ impl<'a> Given<'a> {
 }
 
 /// Multiply-adds of the head below which a pass is small: its kernels are done before the host has launched the next ones, so that the host
-/// never fills the queue of CubeCL's CPU runtime, and to wait for an empty one would only take time.
+/// never fills the queue of CubeCL's CPU runtime, and to wait for an empty one would only take time. That threads on Flex share work from as many
+/// multiply-adds on is another matter: what it costs to wake them.
 const SMALL: usize = 1 << 18;
 
 /// Places of whole sequences `tokens` \[B, S\].
