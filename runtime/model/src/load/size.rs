@@ -95,7 +95,7 @@ fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) 
         return (codes + factors) as u64;
     }
     let values = (stack * rows * columns) as u64;
-    // What has gradients passes no narrow table.
+    // Gradients pass through no narrow table.
     let narrow = options.narrow_embedding
         && !options.frozen
         && matches!(slot, Slot::Embedding | Slot::Head)
