@@ -26,8 +26,8 @@ pub struct Savings {
 }
 
 /// The memory that a step of a training takes: an estimate, for products in f32. All figures are bytes. In a step of several batches the sum
-/// of their gradients is there, too, until the optimizer updates; so is, on XLA, the largest matrix of codes below an adapter, as values. Not counted is what an adapter's own products keep, and below an adapter what
-/// experts keep between separate products.
+/// of their gradients is there, too, until the optimizer updates; so is, on XLA, the largest matrix of codes below an adapter, as values. Not
+/// counted is what an adapter's own products keep, and below an adapter what experts keep between separate products.
 ///
 /// | when | beside weights and moments |
 /// |---|---|
