@@ -12,6 +12,7 @@ use cubecl::ir::{
 use cubecl::profile::TimingMethod;
 use wgpu::{Backend, DeviceType};
 
+use crate::budget;
 use crate::guard::quietly;
 use crate::located::{Found, Located, index_among};
 use crate::memory::{host_memory, host_memory_free};
@@ -19,7 +20,7 @@ use crate::named::{by_name, kind};
 use crate::properties::vendor_of_card;
 #[cfg(feature = "vulkan")]
 use crate::vulkan::{self, Language};
-use crate::{Capability, Device, MemoryFigures, OpenError, Runtime, Vendor};
+use crate::{Capability, Device, OpenError, Runtime, Vendor};
 
 /// One adapter, with CubeCL's name for it.
 struct Listed {
@@ -121,18 +122,28 @@ const APIS: &[Backend] = if cfg!(target_os = "macos") {
 };
 
 /// Bytes that this process can still allocate on the device with CubeCL's name `device`: of main memory on a software adapter, else as the
-/// adapter's driver tells now; `None` where it doesn't ([`budget`]).
+/// adapter's driver tells now; `None` where it doesn't ([`budget::of`]).
 pub(crate) fn free(device: &WgpuDeviceKind) -> Option<u64> {
     let kind = adapter_of(device);
     if kind == WgpuDeviceKind::Cpu {
         return host_memory_free();
     }
-    let found = quietly(|| {
-        let mut adapters = by_name(settle(APIS)).into_iter();
-        let (_, adapter) = adapters.find(|(name, _)| name.as_ref() == Some(&kind))?;
-        budget(&adapter)?.free
-    });
+    let found = quietly(|| budget::of(&kept(&kind)?)?.free);
     found.ok().flatten()
+}
+
+/// The adapter with CubeCL's name `kind`, which the first call looks for among all; `None` if there was none then. Under [`quietly`] only.
+fn kept(kind: &WgpuDeviceKind) -> Option<wgpu::Adapter> {
+    static KEPT: Mutex<Vec<(WgpuDeviceKind, Option<wgpu::Adapter>)>> = Mutex::new(Vec::new());
+    let mut all = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, adapter)) = all.iter().find(|(known, _)| known == kind) {
+        return adapter.clone();
+    }
+    let mut adapters = by_name(settle(APIS)).into_iter();
+    let found = adapters.find(|(name, _)| name.as_ref() == Some(kind));
+    let adapter = found.map(|(_, adapter)| adapter);
+    all.push((kind.clone(), adapter.clone()));
+    adapter
 }
 
 /// CubeCL's name for the adapter of a device, which is another one where this crate started the device.
@@ -145,28 +156,6 @@ fn adapter_of(device: &WgpuDeviceKind) -> WgpuDeviceKind {
 #[cfg(not(feature = "vulkan"))]
 fn adapter_of(device: &WgpuDeviceKind) -> WgpuDeviceKind {
     device.clone()
-}
-
-/// The memory of a GPU, and what is free of it, as a driver of Vulkan with `VK_EXT_memory_budget` tells.
-#[cfg(any(
-    windows,
-    target_os = "linux",
-    target_os = "android",
-    target_os = "freebsd"
-))]
-fn budget(adapter: &wgpu::Adapter) -> Option<MemoryFigures> {
-    crate::budget::of(adapter)
-}
-
-/// The memory of a GPU; `None`, since wgpu reaches it through another graphics API than Vulkan.
-#[cfg(not(any(
-    windows,
-    target_os = "linux",
-    target_os = "android",
-    target_os = "freebsd"
-)))]
-fn budget(_: &wgpu::Adapter) -> Option<MemoryFigures> {
-    None
 }
 
 /// The adapters of `device`'s graphics API, best kind first: at least one, or an error with the reason.
@@ -291,7 +280,7 @@ fn capability(adapter: &wgpu::Adapter, spirv: bool) -> Capability {
         capability.memory = host_memory();
         capability.loop_rounds = crate::rounds::of(adapter, &capability.name);
     } else {
-        capability.memory = budget(adapter).or(capability.memory);
+        capability.memory = budget::of(adapter).or(capability.memory);
     }
     capability
 }

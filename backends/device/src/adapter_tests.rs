@@ -49,7 +49,7 @@ fn a_started_adapter_reports_what_was_read_before() {
 #[cfg(target_os = "linux")]
 fn drivers_of_vulkan_tell_what_is_free_or_lack_the_extension() {
     let found = quietly(|| {
-        let told = |adapter: wgpu::Adapter| (adapter.get_info(), budget(&adapter));
+        let told = |adapter: wgpu::Adapter| (adapter.get_info(), budget::of(&adapter));
         let adapters = enumerate(Backend::Vulkan).into_iter();
         adapters.map(told).collect::<Vec<_>>()
     });
@@ -64,6 +64,23 @@ fn drivers_of_vulkan_tell_what_is_free_or_lack_the_extension() {
             None => println!("{} lacks VK_EXT_memory_budget", info.name),
         }
     }
+}
+
+/// wgpu gives an adapter another identity each time that it lists them.
+#[test]
+fn an_adapter_is_looked_for_once() {
+    let found = quietly(|| {
+        let listed = by_name(settle(APIS)).into_iter();
+        let names = listed.filter_map(|(name, _)| name).collect::<Vec<_>>();
+        let twice = |name: &WgpuDeviceKind| [kept(name), kept(name)];
+        names.iter().map(twice).collect::<Vec<_>>()
+    });
+    for [first, second] in found.unwrap() {
+        assert!(first.is_some());
+        assert_eq!(first, second);
+    }
+    let none = quietly(|| kept(&WgpuDeviceKind::DiscreteGpu(99)));
+    assert_eq!(none, Ok(None));
 }
 
 #[test]

@@ -21,16 +21,17 @@
 mod adapter;
 #[cfg(feature = "wgpu")]
 pub mod browser;
-// Where wgpu has Vulkan.
-#[cfg(all(
-    feature = "wgpu",
-    any(
+#[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
+// Where wgpu has no Vulkan, no driver of it can be asked.
+#[cfg_attr(
+    not(any(
         windows,
         target_os = "linux",
         target_os = "android",
         target_os = "freebsd"
-    )
-))]
+    )),
+    path = "without_budget.rs"
+)]
 mod budget;
 mod capability;
 mod choose;

@@ -101,6 +101,7 @@ fn packed(model: &Path, to: &Path, device: &Device) -> Result<Package, Box<dyn E
         run: Use {
             device: name.to_string(),
             dtype: "f32".to_owned(),
+            weights: None,
         },
         hardware: Hardware {
             device_name: capability.name,

@@ -29,14 +29,14 @@ impl Answerer {
         room: EngineOptions,
         screen: &mut Screen,
     ) -> Result<Self, CliError> {
-        let speculation = Speculation::open(&args.speculation, source, screen)?;
+        let speculation = Speculation::open(args, source, screen)?;
         let room = args.room(room);
         let ready = ready(&source.files, &args.place, Some(room), screen)?;
         let mut engine = Engine::new(ready.model, room, &ready.device)?;
         if let Some(speculation) = &speculation {
             let place = (room, &ready.device);
             shown(screen, |progress| {
-                speculation.begin(&mut engine, args.place.dtype, place, progress)
+                speculation.begin(&mut engine, place, progress)
             })?;
         }
         Ok(Self {

@@ -51,8 +51,8 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
         engine.count_experts();
     }
     take_interrupts()?;
-    let (family, dtype) = (source.files.family(), args.engine.place.precision());
-    let title = format!("{family} on {name} in {dtype} · /help lists the commands");
+    let (family, precision) = (source.files.family(), args.engine.place.precision());
+    let title = format!("{family} on {name} in {precision} · /help lists the commands");
     screen.line(&screen.paint(DIM, &title))?;
     let mut conversation = Conversation {
         engine,

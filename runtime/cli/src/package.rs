@@ -112,7 +112,8 @@ pub(crate) fn make(
         model: facts,
         run: Use {
             device: measured.device.to_string(),
-            dtype: at.with_weights(at.dtype.option()),
+            dtype: at.dtype.option().to_owned(),
+            weights: at.weights_option().map(str::to_owned),
         },
         hardware: hardware(&measured)?,
         figures: figures(&bench, &measured),
@@ -249,7 +250,9 @@ fn figures(bench: &BenchEngineArgs, measured: &EngineRun) -> Figures {
 /// Shows a package that is as it should be.
 pub(crate) fn show(package: &Package, screen: &mut Screen) -> Result<(), CliError> {
     let manifest = &package.manifest;
-    let (model, figures) = (&manifest.model, &manifest.figures);
+    let (model, run, figures) = (&manifest.model, &manifest.run, &manifest.figures);
+    let weights = run.weights.as_ref();
+    let weights = weights.map_or_else(String::new, |of| format!(", weights {of}"));
     screen.line(&format!(
         "{} {} files, {} · {}",
         screen.paint(GOOD, "package:"),
@@ -267,9 +270,9 @@ pub(crate) fn show(package: &Package, screen: &mut Screen) -> Result<(), CliErro
         model.stored.join(", "),
     ))?;
     screen.line(&format!(
-        "  {} in {} · {} requests of {} + {} tokens: {:.1} tokens/s one by one, {:.1} together · first token after {}: {:.1} ms",
-        manifest.run.device,
-        manifest.run.dtype,
+        "  {} in {}{weights} · {} requests of {} + {} tokens: {:.1} tokens/s one by one, {:.1} together · first token after {}: {:.1} ms",
+        run.device,
+        run.dtype,
         figures.streams,
         figures.prompt_tokens,
         figures.answer_tokens,

@@ -161,13 +161,7 @@ pub(crate) fn opened(
     if place.expert_cache.is_some() {
         check_experts("--expert-cache", files)?;
     }
-    if place.weights.is_some() && place.dtype == ModelPrecision::Fp8 {
-        let message = "--weights: expected --dtype f32, f16 or bf16, got fp8";
-        return Err(CliError::usage(
-            message,
-            Some("fp8 is a type of weights, too"),
-        ));
-    }
+    check_blocks("--weights", place.weights, place.dtype)?;
     if place.narrow_embedding && place.dtype != ModelPrecision::F32 {
         let got = place.dtype.option();
         let message = format!("--narrow-embedding: expected --dtype f32, got {got}");
@@ -205,6 +199,20 @@ pub(crate) fn opened(
     }
     note_other_types(files, options, screen);
     Ok((name, device, options))
+}
+
+/// Checks that weights that `flag` wants in blocks aren't to be FP8.
+pub(crate) fn check_blocks(
+    flag: &str,
+    weights: Option<InBlocks>,
+    dtype: ModelPrecision,
+) -> Result<(), CliError> {
+    if weights.unwrap_or_default() == InBlocks::None || dtype != ModelPrecision::Fp8 {
+        return Ok(());
+    }
+    let message = format!("{flag}: expected --dtype f32, f16 or bf16, got fp8");
+    let hint = "fp8 is a type of weights, too";
+    Err(CliError::usage(message, Some(hint)))
 }
 
 /// Says which weights become blocks of another type than the one that is asked for.
@@ -261,17 +269,25 @@ pub(crate) fn loading(place: &PlaceArgs) -> LoadOptions {
     if place.exact {
         return LoadOptions::exact();
     }
-    let options = options(place.dtype);
-    let options = LoadOptions {
-        narrow_embedding: options.narrow_embedding || place.narrow_embedding,
+    LoadOptions {
         expert_cache: place.expert_cache,
+        ..resident(place, place.weights.unwrap_or_default())
+    }
+}
+
+/// How weights are loaded at a place if all are on the device, in blocks as `blocks` says.
+pub(crate) fn resident(place: &PlaceArgs, blocks: InBlocks) -> LoadOptions {
+    let options = options(place.dtype);
+    let narrow = place.narrow_embedding && blocks == InBlocks::None;
+    let options = LoadOptions {
+        narrow_embedding: options.narrow_embedding || narrow,
         ..options
     };
-    options.with_blocks(place.weights.unwrap_or_default())
+    options.with_blocks(blocks)
 }
 
 /// How weights are loaded for a precision.
-pub(crate) fn options(precision: ModelPrecision) -> LoadOptions {
+fn options(precision: ModelPrecision) -> LoadOptions {
     let of = |dtype| LoadOptions {
         dtype,
         ..LoadOptions::default()

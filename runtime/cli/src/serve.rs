@@ -18,7 +18,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::registry::Registry;
 
-use crate::args::{ModelPrecision, ServeArgs};
+use crate::args::ServeArgs;
 use crate::error::CliError;
 use crate::hub::located;
 use crate::process;
@@ -79,7 +79,7 @@ fn prepare(args: &ServeArgs, screen: &Screen) -> Result<Prepared, CliError> {
     let counts = published::counted(args.experts, &source.files)?.is_some();
     let made_for = source.files.spec().positions;
     let context = args.context.unwrap_or(made_for.min(MOST_CONTEXT));
-    let speculation = Speculation::open(&args.engine.speculation, &source, screen)?;
+    let speculation = Speculation::open(&args.engine, &source, screen)?;
     let room = args.engine.room(room(args, context));
     let opened = published::opened(&source.files, &args.engine.place, Some(room), screen)?;
     let (device_name, device, load) = opened;
@@ -104,7 +104,6 @@ fn prepare(args: &ServeArgs, screen: &Screen) -> Result<Prepared, CliError> {
         device_name,
         loading: Loading {
             files: source.files,
-            precision: args.engine.place.dtype,
             load,
             device,
             room,
@@ -167,7 +166,6 @@ async fn serve(
 /// A model that the engine's thread loads, with all that its engine is made from.
 struct Loading {
     files: ModelFiles,
-    precision: ModelPrecision,
     load: LoadOptions,
     device: burn::tensor::Device,
     room: EngineOptions,
@@ -183,7 +181,7 @@ impl Loading {
         let mut engine = Engine::new(model, self.room, device)?;
         if let Some(speculation) = &self.speculation {
             let place = (self.room, device);
-            speculation.begin(&mut engine, self.precision, place, &mut |_| ())?;
+            speculation.begin(&mut engine, place, &mut |_| ())?;
         }
         if self.counts {
             engine.count_experts();

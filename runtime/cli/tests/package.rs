@@ -43,6 +43,7 @@ fn a_model_is_packed_measured_and_generates_as_before() {
     let manifest = &made["manifest"];
     assert_eq!(manifest["model"]["family"], "olmoe");
     assert_eq!(manifest["run"]["dtype"], "f32");
+    assert_eq!(manifest["run"]["weights"], Value::Null);
     assert_eq!(manifest["licences"], serde_json::json!(["LICENSE"]));
     let files = manifest["files"].as_array().expect("a list");
     let paths: Vec<&str> = files

@@ -64,6 +64,26 @@ fn proposed_tokens_change_no_answer() {
     }
 }
 
+/// Each model whose weights are rounded to blocks has rows that are no whole blocks, which is told.
+#[test]
+fn a_draft_has_its_weights_in_blocks_as_the_model_unless_told_otherwise() {
+    let folder = model();
+    let itself = folder.path().display().to_string();
+    let draft = ["--weights", "q8_0", "--draft-model", &itself];
+    for (more, rounded) in [(&["--draft-weights", "dtype"][..], 1), (&[], 2)] {
+        let output = generate(folder.path(), &[&draft[..], more].concat());
+        let found = object(&output);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let told = said.matches("rows are no whole blocks of Q8_0").count();
+        assert_eq!(told, rounded, "{said}");
+        let count = |what: &str| found["speculation"][what].as_u64();
+        assert!(count("proposed").is_some_and(|count| count > 0), "{found}");
+        if rounded == 2 {
+            assert_eq!(count("accepted"), count("proposed"), "{found}");
+        }
+    }
+}
+
 #[test]
 fn a_narrow_embedding_is_one_of_f32() {
     let folder = model();
@@ -89,6 +109,11 @@ fn proposers_that_do_not_fit_are_refused() {
             "cannot be used with",
         ),
         (&["--draft-model", &other], "vocabulary of a draft model"),
+        (&["--draft-weights", "q8_0"], "--draft-model"),
+        (
+            &["--draft-model", &other, "--draft-weights", "file"],
+            "--draft-model: weights as the file has them",
+        ),
     ] {
         assert_refused(&generate(folder.path(), more), what);
     }

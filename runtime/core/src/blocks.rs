@@ -2,7 +2,7 @@
 //!
 //! A [`BlockTensor`] holds the bytes of a file, and no other copy. Products decode the blocks while they load them, in f32, so that their
 //! results are those of the decoded weights. A layer is made of it by [`Weight::from_blocks`](crate::fp8::Weight::from_blocks); it doesn't
-//! train, but gradients pass it.
+//! train, but gradients pass through it.
 
 use crate::Error;
 use crate::check::{check_device, check_same, element};

@@ -23,6 +23,12 @@ pub fn takes_half_weights(device: &Device) -> bool {
     crate::device::is_flex(device)
 }
 
+/// Whether a product with weights in codes, FP8 or blocks, has them as values in f32 beside the codes while it computes: on XLA, which decodes
+/// a matrix, or one expert's, before it multiplies it. Kernels decode what they load.
+pub fn decodes_weights(device: &Device) -> bool {
+    crate::device::is_xla(device)
+}
+
 /// Computes x · Wᵀ + b \[T,n\] from x \[T,k\], W \[n,k\] and b \[n\] of one dtype: f32, f16 or bf16. W may be f16 or bf16 with an x in f32
 /// if [`takes_half_weights`] is true.
 ///

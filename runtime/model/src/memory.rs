@@ -1,11 +1,13 @@
 //! The memory that a step of a training takes, from the model's description alone.
 
 use burn::tensor::Device;
+use moebius::nn::decodes_weights;
 use serde::Serialize;
 
 use crate::config::TrainConfig;
 use crate::decoder::{LayerSpec, ModelSpec, Slot};
 use crate::error::NoRoomToTrain;
+use crate::load::BaseWeights;
 
 /// What a training does to take less of a device's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,8 +26,8 @@ pub struct Savings {
 }
 
 /// The memory that a step of a training takes: an estimate, for products in f32. All figures are bytes. In a step of several batches the sum
-/// of their gradients is there, too, until the optimizer updates. Not counted is what an adapter's own products keep, and below an adapter what
-/// experts keep between separate products.
+/// of their gradients is there, too, until the optimizer updates; so is, on XLA, the largest matrix of codes below an adapter, as values. Not
+/// counted is what an adapter's own products keep, and below an adapter what experts keep between separate products.
 ///
 /// | when | beside weights and moments |
 /// |---|---|
@@ -95,6 +97,8 @@ impl TrainMemory {
         let of_batch = of_batch.into_iter().fold(0, u64::max).saturating_add(sum);
         let of_update = of_update(trained, largest, savings.offloads);
         let most = of_batch.max(of_update).saturating_add(spare);
+        let decoded = decodes_weights(device).then(|| largest_coded(spec, config.base));
+        let most = most.saturating_add(decoded.unwrap_or(0));
         let own = savings.base.unwrap_or(model);
         let weights = own.saturating_add(adapter.unwrap_or(0));
         Self {
@@ -225,6 +229,21 @@ fn bytes_of(parameters: f64) -> u64 {
 fn largest(spec: &ModelSpec) -> u64 {
     let places = Slot::places(spec).into_iter();
     let sizes = places.map(|place| size(&place.shape(spec)));
+    sizes.max().unwrap_or(0)
+}
+
+/// Bytes in f32 of the largest matrix of codes below an adapter, of a single expert where there are several.
+fn largest_coded(spec: &ModelSpec, base: BaseWeights) -> u64 {
+    let is_coded = |slot: Slot| match base {
+        BaseWeights::F32 => false,
+        BaseWeights::Fp8 => slot.takes_codes(),
+        BaseWeights::File | BaseWeights::Blocks(_) => slot.takes_blocks(),
+    };
+    let places = Slot::places(spec).into_iter();
+    let sizes = places.filter(|place| is_coded(place.slot)).map(|place| {
+        let [_, rows, columns] = place.slot.extents(&place.shape(spec));
+        size(&[rows, columns])
+    });
     sizes.max().unwrap_or(0)
 }
 

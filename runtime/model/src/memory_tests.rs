@@ -97,6 +97,16 @@ fn an_adapter_leaves_out_gradients_and_moments_of_the_model() {
     assert_eq!(few.peak - narrow.peak, few.weights - narrow.weights);
 }
 
+/// The largest matrix below an adapter is that of gate and up of one expert, [2 · 128, 64].
+#[test]
+fn one_matrix_of_codes_below_an_adapter_is_decoded_at_a_time() {
+    let spec = DecoderConfig::default().spec();
+    assert_eq!(largest_coded(&spec, BaseWeights::F32), 0);
+    for base in [BaseWeights::Fp8, BaseWeights::File] {
+        assert_eq!(largest_coded(&spec, base), 4 * 256 * 64);
+    }
+}
+
 /// With few tokens the optimizer has the most: old weights, new ones or gradients, and moments.
 #[test]
 fn few_tokens_leave_weights_gradients_and_moments() {

@@ -163,22 +163,47 @@ impl Trainer {
         data: impl Into<TrainingData>,
         device: &Device,
     ) -> Result<Self, Error> {
-        let (subject, data) = (subject.into(), data.into());
         checkpoint.check_adapter(None)?;
+        let course = (subject.into(), data.into());
+        Self::resumed(
+            checkpoint,
+            course,
+            device,
+            |config, subject, record, device| {
+                config.check_all_weights()?;
+                let spec = subject.spec().with_fp8(config.precision.recipe());
+                let model = Model::of_values(&spec, &mut Blank(&spec), device)?;
+                let model = model.try_load_record(record).map_err(checkpoint::record)?;
+                Ok((model, None))
+            },
+        )
+    }
+
+    /// Resumes the training of a checkpoint with the model that `model` makes on the device of the checkpoint's record, and with what of it is
+    /// trained below an adapter, if that isn't all.
+    fn resumed(
+        checkpoint: Checkpoint,
+        (subject, data): (Subject, TrainingData),
+        device: &Device,
+        model: impl FnOnce(
+            &TrainConfig,
+            &Subject,
+            ModuleRecord,
+            &Device,
+        ) -> Result<(Model, Option<Lora>), Error>,
+    ) -> Result<Self, Error> {
         checkpoint.check_subject(&subject)?;
         checkpoint.check_text(&subject, &data)?;
         let (config, progress) = (*checkpoint.config(), checkpoint.progress());
         check(&config, &subject, &data)?;
-        config.check_all_weights()?;
         let device = device.clone().autodiff();
-        let spec = subject.spec().with_fp8(config.precision.recipe());
-        let model = Model::of_values(&spec, &mut Blank(&spec), &device)?;
         let (record, optimizer) = checkpoint.into_records();
-        let model = model.try_load_record(record).map_err(checkpoint::record)?;
+        let (model, lora) = model(&config, &subject, record, &device)?;
         check_record(&optimizer, &model, progress.step)?;
         let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(checkpoint::record)?;
         let new = Self::at(progress, (config, subject, data), model, device)?;
         Ok(Self {
+            lora,
             optimizer: new.optimizer.load_record(optimizer),
             ..new
         })

@@ -6,7 +6,9 @@ use clap::Args;
 use moebius::attention::CacheFormat;
 use moebius_benches::options::{Named, named, positive};
 use moebius_engine::{EngineOptions, Ngrams};
+use moebius_model::load::InBlocks;
 
+use super::generate::WEIGHTS;
 use super::{ModelPrecision, PlaceArgs};
 
 /// Default for the largest number of tokens that a draft model proposes.
@@ -107,6 +109,9 @@ pub(crate) struct SpeculationArgs {
     /// Tokens that the draft model proposes at most [default: 4].
     #[arg(long, value_name = "K", requires = "draft_model", value_parser = positive)]
     draft_tokens: Option<usize>,
+    /// What the draft model's weights are on the device, as --weights takes it, or `dtype` for values [default: what --weights says].
+    #[arg(long, value_name = "W", requires = "draft_model", value_parser = named(draft_weights()))]
+    pub(crate) draft_weights: Option<InBlocks>,
 }
 
 impl SpeculationArgs {
@@ -114,6 +119,18 @@ impl SpeculationArgs {
     pub(crate) fn draft_tokens(&self) -> usize {
         self.draft_tokens.unwrap_or(DRAFT_TOKENS)
     }
+}
+
+/// What a draft model's weights may be on the device: what a model's may be, and values even where that one's are in blocks.
+fn draft_weights() -> [Named<InBlocks>; 1 + WEIGHTS.len()] {
+    let values = (
+        "dtype",
+        "values of --dtype, whatever --weights says",
+        InBlocks::None,
+    );
+    let mut all = [values; 1 + WEIGHTS.len()];
+    all[1..].copy_from_slice(&WEIGHTS);
+    all
 }
 
 /// What an answer must be.

@@ -156,16 +156,18 @@ pub(crate) struct PlaceArgs {
 }
 
 impl PlaceArgs {
-    /// The name of what the model computes in, with what its weights are where they are in blocks.
-    pub(crate) fn precision(&self) -> String {
-        self.with_weights(self.dtype.name())
+    /// The value of `--weights`; `None` where weights are values of `--dtype`.
+    pub(crate) fn weights_option(&self) -> Option<&'static str> {
+        let mut all = WEIGHTS.into_iter();
+        let (name, ..) = all.find(|(.., weights)| Some(*weights) == self.weights)?;
+        Some(name)
     }
 
-    /// `dtype` with what the weights are where they are in blocks.
-    pub(crate) fn with_weights(&self, dtype: &str) -> String {
-        let mut all = WEIGHTS.into_iter();
-        match all.find(|(.., weights)| Some(*weights) == self.weights) {
-            Some((name, ..)) => format!("{dtype}, weights {name}"),
+    /// What the model computes in, in words, with what its weights are where they are in blocks.
+    pub(crate) fn precision(&self) -> String {
+        let dtype = self.dtype.name();
+        match self.weights_option() {
+            Some(weights) => format!("{dtype}, weights {weights}"),
             None => dtype.to_owned(),
         }
     }

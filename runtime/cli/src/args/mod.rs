@@ -20,7 +20,7 @@ use moebius_device::Device;
 use moebius_host::Simd;
 use moebius_model::{GGUF_TYPES, GgufTypes};
 
-pub(crate) use answering::{CachePrecision, EngineArgs, FormArgs, SpeculationArgs};
+pub(crate) use answering::{CachePrecision, EngineArgs, FormArgs};
 pub(crate) use bench::{
     BenchArgs, BenchChartArgs, BenchCommand, BenchEngineArgs, BenchMoeArgs, How,
 };

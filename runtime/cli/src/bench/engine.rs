@@ -32,9 +32,9 @@ pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome
     let source = Source::named(&args.model)?;
     let measured = measure(args, &source, screen)?;
     let verified = measured.verified();
-    let (family, dtype) = (source.files.family(), args.engine.place.precision());
-    let name = &measured.device;
-    let title = format!("{family} on {name} in {dtype} · medians of {RUNS} runs");
+    let (family, place) = (source.files.family(), &args.engine.place);
+    let (name, precision) = (&measured.device, place.precision());
+    let title = format!("{family} on {name} in {precision} · medians of {RUNS} runs");
     screen.heading(&title)?;
     if verified {
         show(args, &measured.streams, &measured.known, screen)?;
@@ -54,7 +54,8 @@ pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome
         "benchmark": "engine",
         "device": name,
         "model": source.name(),
-        "dtype": dtype,
+        "dtype": place.dtype.option(),
+        "weights": place.weights_option(),
         "kv_cache_dtype": measured.format.name(),
         "weight_bytes": measured.weight_bytes,
         "cache_bytes": measured.cache_bytes,

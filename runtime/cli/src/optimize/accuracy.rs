@@ -41,10 +41,8 @@ impl Judge {
         let windows = Windows::new(context, (context / 2).max(1))?;
         let ids = ids[..ids.len().min(TOKENS)].to_vec();
         let first = &ids[..ids.len().min(PARTS_OF).min(longest)];
-        let routing = model.forward(model.tokens(first, device)?)?.routing;
-        let some = !routing.is_empty();
-        let routes = some.then(|| Routes::read(model.spec(), &routing));
-        let routes = routes.transpose()?;
+        let found = model.forward(model.tokens(first, device)?)?;
+        let routes = found.routes(model.spec())?;
         let computation = Computation::served(model, first, format, routes.as_ref(), device)?;
         let perplexity = Perplexity::served(model, &ids, windows, format, device)?;
         Ok(Self {

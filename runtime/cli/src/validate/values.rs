@@ -1,4 +1,4 @@
-//! The values at which a device parts from another, for `validate compare --trace`.
+//! The values in which a device differs from another, for `validate compare --trace`.
 
 use anstyle::Style;
 use moebius_device::Device;
@@ -20,7 +20,7 @@ pub(super) struct Pair<'a> {
     pub(super) is_exact: bool,
 }
 
-/// The first part in which two devices part: the first that isn't within the limits, or else the first whose bits differ.
+/// The first part in which two devices differ: the first that isn't within the limits, or else the first whose bits differ.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Traced {
     /// The layer and the part.
@@ -56,7 +56,7 @@ impl Pair<'_> {
         pairs.position(|(want, got)| bits(want) != bits(got))
     }
 
-    /// The first part in which the devices part, with at most `count` values; `None` where all bits are equal.
+    /// The first part in which the devices differ, with at most `count` values; `None` where all bits are equal.
     pub(super) fn trace(&self, count: usize) -> Option<Traced> {
         let mut distances = self.distances.iter();
         let far = distances.position(|of| !of.is_near(self.limits));

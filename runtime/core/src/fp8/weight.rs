@@ -31,11 +31,11 @@ pub enum Precision {
     Float,
     /// A parameter in floating point whose products round it to FP8; see [`training`](super::training).
     Fp8Training,
-    /// FP8 codes and scales without another copy of the values, for inference, and to be passed by gradients.
+    /// FP8 codes and scales without another copy of the values, for inference and for gradients to pass through.
     Fp8,
     /// Two of each four neighbouring values of an output and their places ([`crate::sparse`]), which don't train.
     Sparse24,
-    /// Blocks of codes with scales ([`crate::blocks`]), for inference, and to be passed by gradients.
+    /// Blocks of codes with scales ([`crate::blocks`]), for inference and for gradients to pass through.
     Blocks,
 }
 

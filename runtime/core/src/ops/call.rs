@@ -185,8 +185,6 @@ impl Request {
         device: &Device,
         how: &F::How,
     ) -> Result<Self, Error> {
-        let described: Operation = operation.clone().into();
-        check_exact(&described, device)?;
         let records = device.is_autodiff();
         let planned = crate::device::plan(device, |capability| -> Result<_, PlanError> {
             let gradients = || operation.gradients(how, capability);
@@ -196,9 +194,11 @@ impl Request {
                 gradients: if records { gradients()? } else { Vec::new() },
             })
         })?;
+        let operation: Operation = operation.into();
+        check_exact(&operation, device)?;
         let call = Box::new(Call {
-            signature: Arc::new(described.signature()),
-            operation: described,
+            signature: Arc::new(operation.signature()),
+            operation,
             recorded: None,
             beside: Vec::new(),
             planned,

@@ -2,7 +2,7 @@
 
 use burn::tensor::{DType, Device, Distribution, Tensor};
 use moebius::ErrorKind;
-use moebius::nn::{attention, linear, takes_half_weights};
+use moebius::nn::{attention, decodes_weights, linear, takes_half_weights};
 
 fn floats(tensor: Tensor<2>) -> Vec<f32> {
     tensor.into_data().iter().collect()
@@ -37,6 +37,7 @@ fn half_weights_are_multiplied_as_what_they_stand_for() {
     }
     let recording = device.clone().autodiff();
     assert!(takes_half_weights(&device) && !takes_half_weights(&recording));
+    assert!(!decodes_weights(&device));
     let half = random([2, 4]).cast(DType::BF16);
     let refused = linear(random([1, 4]).autodiff(), half.autodiff(), None);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Shape);

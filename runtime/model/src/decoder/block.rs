@@ -74,20 +74,45 @@ impl Block {
         let LayerGiven {
             cache,
             along,
-            mut states,
+            states,
             next,
         } = given;
-        let before = normed(self.attention_norm.as_ref(), x.clone());
-        let seen = self.mixed(before, places, angles, cache)?;
-        let seen = normed(self.attention_out_norm.as_ref(), seen);
-        let x = x + self.scaled(seen);
+        let steps = (
+            |norm: Option<&RmsNorm>, x: Tensor<2>| Ok(normed(norm, x)),
+            |x: Tensor<2>, y: Tensor<2>| Ok(x + self.scaled(y)),
+        );
+        let mixer = |before| self.mixed(before, places, angles, cache);
+        let network = |before, x: &Tensor<2>| {
+            let mut then = || next.map_or(Ok(()), |next| next.expect_experts(x));
+            let network = &self.feed_forward;
+            network.forward(before, along, places.learned_from(), &mut then)
+        };
+        self.computed(x, states, steps, (mixer, network))
+    }
+
+    /// Computes the layer on x \[B · S, H\] with norms and sums x + r · y of one kind: `mixer` gets x after its norm, and then `network` x after its
+    /// norm, and x itself.
+    pub(super) fn computed(
+        &self,
+        x: Tensor<2>,
+        mut states: Option<&mut States>,
+        (normed, added): (
+            impl Fn(Option<&RmsNorm>, Tensor<2>) -> Result<Tensor<2>, Error>,
+            impl Fn(Tensor<2>, Tensor<2>) -> Result<Tensor<2>, Error>,
+        ),
+        (mixer, network): (
+            impl FnOnce(Tensor<2>) -> Result<Tensor<2>, Error>,
+            impl FnOnce(Tensor<2>, &Tensor<2>) -> Result<(Tensor<2>, Option<Routing>), Error>,
+        ),
+    ) -> Result<(Tensor<2>, Option<Routing>), Error> {
+        let before = normed(self.attention_norm.as_ref(), x.clone())?;
+        let seen = normed(self.attention_out_norm.as_ref(), mixer(before)?)?;
+        let x = added(x, seen)?;
         keep(states.as_deref_mut(), &x);
-        let before = normed(self.feed_forward_norm.as_ref(), x.clone());
-        let mut then = || next.map_or(Ok(()), |next| next.expect_experts(&x));
-        let network = &self.feed_forward;
-        let (y, routing) = network.forward(before, along, places.learned_from(), &mut then)?;
-        let y = normed(self.feed_forward_out_norm.as_ref(), y);
-        let x = x + self.scaled(y);
+        let before = normed(self.feed_forward_norm.as_ref(), x.clone())?;
+        let (y, routing) = network(before, &x)?;
+        let y = normed(self.feed_forward_out_norm.as_ref(), y)?;
+        let x = added(x, y)?;
         keep(states, &x);
         Ok((x, routing))
     }

@@ -354,6 +354,14 @@ impl CacheMemory {
         Self { step, ..self }
     }
 
+    /// This memory, with so many bytes of a step for weights that its products decode ahead; without a step it stays as it is.
+    #[must_use]
+    pub(crate) fn with_decoded(self, bytes: u64) -> Self {
+        let decoded = if self.step > 0 { bytes } else { 0 };
+        let step = self.step.saturating_add(decoded);
+        Self { step, ..self }
+    }
+
     /// This memory, for a check that wants so many percent more to be free than what it counts.
     #[must_use]
     pub fn with_margin(self, percent: u32) -> Self {

@@ -92,6 +92,12 @@ fn a_step_and_a_margin_must_fit_beside_the_pages() {
     assert_eq!(memory.check_within(counted, 0, 1000), Ok(()));
     let error = memory.check_within(counted - 1, 0, 1000).unwrap_err();
     assert_eq!((error.needed, error.tokens), (counted, 3 * 16));
+    // What a step decodes is a part of it.
+    let decoding = memory.with_decoded(500);
+    assert_eq!(decoding.check_within(counted + 500, 0, 1000), Ok(()));
+    assert!(decoding.check_within(counted + 499, 0, 1000).is_err());
+    let weights = CacheMemory::default();
+    assert_eq!(weights.with_decoded(500), weights);
     // The margin is needed, too, and takes no page away.
     let wide = memory.with_margin(20);
     let needed = counted + counted / 5;

@@ -12,7 +12,7 @@ use moebius_weights::Unfit;
 
 use super::Model;
 use super::attention::{Attention, Direct, Projections};
-use super::block::{Block, FeedForward, LayerGiven, keep};
+use super::block::{Block, FeedForward, LayerGiven};
 use super::cache::{AttentionCache, LayerCache};
 use super::rope::{Angles, Places};
 use super::spec::{AttentionSpec, HeadNorm, Projection};
@@ -136,7 +136,7 @@ impl Block {
         let LayerGiven {
             cache,
             along,
-            mut states,
+            states,
             ..
         } = given;
         let own = along.is_none();
@@ -144,25 +144,20 @@ impl Block {
         let (Some(attention), Some(LayerCache::Attention(cache))) = (&self.attention, cache) else {
             unreachable!("whole sequences get a cache, and convolutions were refused");
         };
-        let residual = self.residual as f32;
-        let before = normed(self.attention_norm.as_ref(), x.clone())?;
-        let seen = attention.forward_exactly(before, places, angles, cache)?;
-        let seen = normed(self.attention_out_norm.as_ref(), seen)?;
-        let x = exact::combine(seen, None, Some(x), residual)?;
-        keep(states.as_deref_mut(), &x);
-        let before = normed(self.feed_forward_norm.as_ref(), x.clone())?;
-        let (y, routing) = match &self.feed_forward {
-            FeedForward::Dense(block) => (block.forward_exactly(before)?, None),
+        let added = |x: Tensor<2>, y: Tensor<2>| {
+            let sum = exact::combine(y, None, Some(x), self.residual as f32)?;
+            Ok::<_, Error>(sum)
+        };
+        let mixer = |before| attention.forward_exactly(before, places, angles, cache);
+        let network = |before, _: &Tensor<2>| match &self.feed_forward {
+            FeedForward::Dense(block) => Ok::<_, Error>((block.forward_exactly(before)?, None)),
             FeedForward::Experts(layer) => {
                 let out = layer.forward_exactly(before)?;
-                (out.y, Some(out.routing))
+                Ok((out.y, Some(out.routing)))
             }
             FeedForward::Switched(_) => unreachable!("experts in host memory were refused"),
         };
-        let y = normed(self.feed_forward_out_norm.as_ref(), y)?;
-        let x = exact::combine(y, None, Some(x), residual)?;
-        keep(states, &x);
-        Ok((x, routing))
+        self.computed(x, states, (normed::<2>, added), (mixer, network))
     }
 }
 

@@ -99,6 +99,15 @@ pub struct Logits {
 }
 
 impl Logits {
+    /// Reads the experts that the tokens went to; `None` for a model without experts. Waits for the device.
+    ///
+    /// # Errors
+    /// As [`Routes::read`].
+    pub fn routes(&self, spec: &ModelSpec) -> Result<Option<Routes>, Error> {
+        let some = !self.routing.is_empty();
+        some.then(|| Routes::read(spec, &self.routing)).transpose()
+    }
+
     /// Reads the logits \[V\] of the token after the last of a sequence from the device; those of the first sequence, if there are several.
     ///
     /// # Errors
@@ -140,7 +149,8 @@ impl<'a> Given<'a> {
 }
 
 /// Multiply-adds of the head below which a pass is small: its kernels are done before the host has launched the next ones, so that the host
-/// never fills the queue of CubeCL's CPU runtime, and to wait for an empty one would only take time.
+/// never fills the queue of CubeCL's CPU runtime, and to wait for an empty one would only take time. That threads on Flex share work from as many
+/// multiply-adds on is another matter: what it costs to wake them.
 const SMALL: usize = 1 << 18;
 
 /// Places of whole sequences `tokens` \[B, S\].
@@ -262,9 +272,7 @@ impl Model {
         if !trains {
             return Ok(served);
         }
-        let some = !served.routing.is_empty();
-        let routes = some.then(|| Routes::read(&self.spec, &served.routing));
-        let routes = routes.transpose()?;
+        let routes = served.routes(&self.spec)?;
         let places = Places {
             longest,
             ..whole(&tokens)

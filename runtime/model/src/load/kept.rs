@@ -64,8 +64,8 @@ fn is_merged(slot: Slot, target: &Target, options: LoadOptions) -> bool {
     !target.changes.is_empty() && (options.frozen || cached)
 }
 
-/// The number of projections in which the FP8 codes of a place are laid out: one where changes are added between their product and an activation,
-/// or gradients pass it.
+/// The number of projections in which the FP8 codes of a place are laid out: one where changes are added between their product and an activation, or
+/// through which gradients pass.
 pub(super) fn parts(slot: Slot, target: &Target, options: LoadOptions) -> usize {
     if options.frozen || !target.changes.is_empty() {
         1

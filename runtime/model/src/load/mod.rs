@@ -275,7 +275,18 @@ impl ModelFiles {
         self.spec.check_experts(device)?;
         narrow::check(self.files.checkpoint(), &self.plan, options)?;
         let weights = self.weight_bytes(device, options);
+        let cache = self.with_decoded(cache, device, options);
         Ok(cache.check(0, weights, device)?)
+    }
+
+    /// `cache`, whose step also counts what a device decodes of the weights.
+    fn with_decoded(
+        &self,
+        cache: CacheMemory,
+        device: &Device,
+        options: LoadOptions,
+    ) -> CacheMemory {
+        cache.with_decoded(size::decoded_bytes(&self.plan, device, options))
     }
 
     /// Bytes of the weights on a device, loaded by `options`, as [`ModelFiles::check_memory`] counts them: those of tensors, without what an
@@ -337,6 +348,7 @@ impl ModelFiles {
             ..options
         };
         let sizes = Sizes::of(&self.plan, device, options);
+        let cache = self.with_decoded(cache, device, options);
         let bytes = cache.left(free, sizes.others);
         // What is free changes while programs run.
         let bytes = bytes - bytes / 16;

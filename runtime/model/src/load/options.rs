@@ -26,7 +26,7 @@ pub struct LoadOptions {
     /// ([`takes_half_weights`](moebius::nn::takes_half_weights)).
     pub narrow_embedding: bool,
     /// Whether nothing of the model itself changes while it trains, as below an adapter: routers keep the bias that balances their choice, and
-    /// codes are laid out for products that gradients pass. A narrow embedding has its values in f32 then.
+    /// codes are laid out for products that gradients pass through. A narrow embedding has its values in f32 then.
     pub frozen: bool,
     /// Recipe for training products of attention and feed-forward parts in FP8 ([`ModelSpec::with_fp8`](crate::decoder::ModelSpec::with_fp8)), with `keep_fp8` off: codes don't
     /// train.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device};
 use moebius::fp8::Fp8Layout;
-use moebius::nn::takes_half_weights;
+use moebius::nn::{decodes_weights, takes_half_weights};
 use moebius_ops::scaling::Fp8Scheme;
 
 use super::adapting::factor_elements;
@@ -63,6 +63,23 @@ pub(super) fn loaded_bytes(plan: &Plan, device: &Device, options: LoadOptions) -
     sizes.others + experts
 }
 
+/// Bytes that a step has for the values of weights in codes, where a device decodes them ahead of their product.
+pub(super) fn decoded_bytes(plan: &Plan, device: &Device, options: LoadOptions) -> u64 {
+    let decoded = decodes_weights(device).then(|| largest_coded(plan, options));
+    decoded.unwrap_or(0)
+}
+
+/// Bytes in f32 of the largest matrix of codes, of a single expert where there are several.
+fn largest_coded(plan: &Plan, options: LoadOptions) -> u64 {
+    let places = plan.targets.iter();
+    let coded = places.filter(|(place, target)| Kept::of(place.slot, target, options).is_some());
+    let sizes = coded.map(|(place, target)| {
+        let [_, rows, columns] = place.slot.extents(&target.shape);
+        (size_of::<f32>() * rows * columns) as u64
+    });
+    sizes.max().unwrap_or(0)
+}
+
 /// Bytes of the weights of one place: blocks, or codes with their padding and scales where it keeps codes or gets some, with the factors of
 /// changes beside them, else values.
 fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) -> u64 {
@@ -78,7 +95,7 @@ fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) 
         return (codes + factors) as u64;
     }
     let values = (stack * rows * columns) as u64;
-    // What has gradients passes no narrow table.
+    // Gradients pass through no narrow table.
     let narrow = options.narrow_embedding
         && !options.frozen
         && matches!(slot, Slot::Embedding | Slot::Head)

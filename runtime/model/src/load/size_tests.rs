@@ -5,12 +5,17 @@ use crate::adapter::{Adapter, AdapterConfig, Factors};
 use crate::decoder::CacheMemory;
 use crate::load::{BaseWeights, ModelFiles};
 
+/// The model of a case.
+fn case(name: &str) -> ModelFiles {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    ModelFiles::open(&cases.join(name)).unwrap()
+}
+
 /// A llama of two layers with H = 48, heads of 12 elements (4 of queries, 2 of keys), 80 inner elements, 99 tokens, a tied head, and biases.
 /// A layer has 18432 weights in six matrices, 352 biases and 96 factors of norms.
 #[test]
 fn weights_take_what_their_precision_takes() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
-    let files = ModelFiles::open(&cases.join("decoder_llama")).unwrap();
+    let files = case("decoder_llama");
     let bytes = |options| loaded_bytes(&files.plan, &Device::flex(), options);
     let values = 99 * 48 + 48 + 2 * (18_432 + 352 + 96);
     assert_eq!(bytes(LoadOptions::default()), 4 * values);
@@ -32,8 +37,7 @@ fn weights_take_what_their_precision_takes() {
 /// f32 in place of bf16. In a model that is asked, so is the projection that an adapter changes, and the factors are beside it.
 #[test]
 fn what_an_adapter_changes_takes_codes_and_factors() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
-    let files = ModelFiles::open(&cases.join("decoder_llama")).unwrap();
+    let files = case("decoder_llama");
     let bytes = |files: &ModelFiles, options| files.weight_bytes(&Device::flex(), options);
     let (fp8, below) = (
         LoadOptions::fp8(),
@@ -63,11 +67,22 @@ fn what_an_adapter_changes_takes_codes_and_factors() {
     assert_eq!(below, plain - 2 * fewer + wider + 4 * 160 * 48);
 }
 
+/// The largest matrix is that of gate and up, of a llama as of one expert of an OLMoE. Kernels decode what they load.
+#[test]
+fn one_matrix_of_codes_is_decoded_at_a_time() {
+    for name in ["decoder_llama", "decoder_olmoe"] {
+        let plan = case(name).plan;
+        let fp8 = LoadOptions::fp8();
+        assert_eq!(largest_coded(&plan, fp8), 4 * 160 * 48, "{name}");
+        assert_eq!(largest_coded(&plan, LoadOptions::default()), 0, "{name}");
+        assert_eq!(decoded_bytes(&plan, &Device::flex(), fp8), 0, "{name}");
+    }
+}
+
 /// An OLMoE of three layers with 8 gated experts, H = 48, and 80 inner elements.
 #[test]
 fn experts_in_host_memory_take_a_cache_and_one_layer() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
-    let files = ModelFiles::open(&cases.join("decoder_olmoe")).unwrap();
+    let files = case("decoder_olmoe");
     let bytes = |expert_cache| {
         let options = LoadOptions {
             expert_cache,
@@ -90,8 +105,7 @@ fn experts_in_host_memory_take_a_cache_and_one_layer() {
 /// The smallest cache has room for the experts with the padding of their codes, which a layer asks for.
 #[test]
 fn the_smallest_cache_of_coded_experts_can_be_made() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
-    let files = ModelFiles::open(&cases.join("decoder_olmoe")).unwrap();
+    let files = case("decoder_olmoe");
     let (device, options) = (Device::flex(), LoadOptions::fp8());
     let least = Sizes::of(&files.plan, &device, options).least_cache();
     let load = |cache| {
@@ -108,8 +122,7 @@ fn the_smallest_cache_of_coded_experts_can_be_made() {
 /// Experts that stay in the files take the bytes of the cache alone.
 #[test]
 fn experts_in_files_take_a_cache() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
-    let files = ModelFiles::open(&cases.join("decoder_olmoe")).unwrap();
+    let files = case("decoder_olmoe");
     let options = |expert_cache| LoadOptions {
         expert_cache,
         experts_from: ExpertsFrom::Files,
@@ -129,8 +142,7 @@ fn experts_in_files_take_a_cache() {
 /// left to be done.
 #[test]
 fn a_model_that_does_not_fit_leaves_its_experts_in_the_files() {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
-    let files = ModelFiles::open(&cases.join("decoder_olmoe")).unwrap();
+    let files = case("decoder_olmoe");
     let (device, options) = (Device::flex(), LoadOptions::default());
     let memory = CacheMemory::default().with_margin(20);
     let sizes = Sizes::of(&files.plan, &device, options);
@@ -141,6 +153,6 @@ fn a_model_that_does_not_fit_leaves_its_experts_in_the_files() {
     let margin = (sizes.others + bytes) * 20 / 100;
     assert!(sizes.others + bytes + margin <= free);
     assert_eq!(room(sizes.others), None);
-    let dense = ModelFiles::open(&cases.join("decoder_llama")).unwrap();
+    let dense = case("decoder_llama");
     assert_eq!(dense.cache_within(1 << 40, &device, options, memory), None);
 }

@@ -59,7 +59,7 @@ impl<'a> WeightStream<'a> {
         let [stack, ..] = host.extents(at);
         let read = host.floats(at, 0..stack, dtype, &mut |name| self.report(name));
         let tensor: Tensor<D> = uploaded(read?, host.shape(at), (self.device, dtype));
-        // What gradients pass takes no narrow table, but computes with its values.
+        // Gradients pass through no narrow table: its values, widened, take its place.
         Ok(if narrow && frozen {
             tensor.cast(DType::F32)
         } else {

@@ -1,7 +1,6 @@
 //! Trainings of an adapter, below which the model's own weights stay as they are.
 
 use burn::module::Module;
-use burn::optim::OptimizerRecord;
 use burn::tensor::Device;
 
 use super::{Trainer, check};
@@ -13,7 +12,6 @@ use crate::decoder::Model;
 use crate::error::Error;
 use crate::load::{self, LoadOptions, ModelFiles};
 use crate::lora::Lora;
-use crate::optimizer::check_record;
 
 impl Trainer {
     /// Starts a training of an adapter of the model in `files`, whose weights stay as they are: what `config` says ([`TrainConfig::base`]), with
@@ -57,28 +55,15 @@ impl Trainer {
         device: &Device,
         progress: &mut dyn FnMut(load::Progress<'_>),
     ) -> Result<Self, Error> {
-        let (subject, data) = (Subject::from(files.spec()), data.into());
         let adapter = checkpoint.trained_adapter()?;
-        checkpoint.check_subject(&subject)?;
-        checkpoint.check_text(&subject, &data)?;
-        let (config, step) = (*checkpoint.config(), checkpoint.progress());
-        check(&config, &subject, &data)?;
-        let device = device.clone().autodiff();
-        let lora = lora_of(&config, adapter, files)?;
-        let model = frozen(&config, files, &device, progress)?;
-        let (record, optimizer) = checkpoint.into_records();
-        let changes = lora.first(config.seed, &device);
-        let changes = changes
-            .try_load_record(record)
-            .map_err(checkpoint::record)?;
-        let model = lora.attach(model, changes)?;
-        check_record(&optimizer, &model, step.step)?;
-        let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(checkpoint::record)?;
-        let new = Self::at(step, (config, subject, data), model, device)?;
-        Ok(Self {
-            lora: Some(lora),
-            optimizer: new.optimizer.load_record(optimizer),
-            ..new
+        let course = (Subject::from(files.spec()), data.into());
+        Self::resumed(checkpoint, course, device, |config, _, record, device| {
+            let lora = lora_of(config, adapter, files)?;
+            let model = frozen(config, files, device, progress)?;
+            let changes = lora.first(config.seed, device);
+            let changes = changes.try_load_record(record);
+            let model = lora.attach(model, changes.map_err(checkpoint::record)?)?;
+            Ok((model, Some(lora)))
         })
     }
 

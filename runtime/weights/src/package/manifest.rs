@@ -95,6 +95,8 @@ pub struct Use {
     pub device: String,
     /// What the model computed in, as the command's `--dtype` takes it.
     pub dtype: String,
+    /// What the weights were on the device, as the command's `--weights` takes it, if they were no values of `dtype`.
+    pub weights: Option<String>,
 }
 
 /// The machine on which figures were measured.
