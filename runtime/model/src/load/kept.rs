@@ -41,15 +41,6 @@ impl Kept {
         let stored = stored.filter(|_| options.keep_fp8).map(Self::Stored);
         stored.or(options.round.map(Self::Rounded))
     }
-
-    /// The scheme of FP8 codes; `None` for blocks.
-    pub(super) fn scheme(self) -> Option<Fp8Scheme> {
-        match self {
-            Self::Stored(scheme) => Some(scheme),
-            Self::Rounded(quantizer) => Some(quantizer.into()),
-            Self::Blocks(_) => None,
-        }
-    }
 }
 
 /// Whether a place has codes and, beside them, the changes of adapters as factors.

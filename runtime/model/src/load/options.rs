@@ -172,7 +172,7 @@ impl LoadOptions {
 impl LoadOptions {
     /// Whether experts may stay in the files where memory doesn't hold all of them.
     pub(super) fn may_switch(self) -> bool {
-        self.expert_cache.is_none() && !self.exact && self.blocks == InBlocks::None
+        self.expert_cache.is_none() && !self.exact
     }
 
     /// The model, exact if it is to be.

@@ -3,7 +3,7 @@ use std::path::Path;
 use super::*;
 use crate::adapter::{Adapter, AdapterConfig, Factors};
 use crate::decoder::CacheMemory;
-use crate::load::{BaseWeights, ModelFiles};
+use crate::load::{BaseWeights, InBlocks, ModelFiles};
 
 /// A llama of two layers with H = 48, heads of 12 elements (4 of queries, 2 of keys), 80 inner elements, 99 tokens, a tied head, and biases.
 /// A layer has 18432 weights in six matrices, 352 biases and 96 factors of norms.
@@ -87,22 +87,28 @@ fn experts_in_host_memory_take_a_cache_and_one_layer() {
     assert_eq!(sizes.least_cache(), Some(3 * layer / 4));
 }
 
-/// The smallest cache has room for the experts with the padding of their codes, which a layer asks for.
+/// The smallest cache has room for the experts with the padding of their codes or blocks, which a layer asks for.
 #[test]
 fn the_smallest_cache_of_coded_experts_can_be_made() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
-    let files = ModelFiles::open(&cases.join("decoder_olmoe")).unwrap();
-    let (device, options) = (Device::flex(), LoadOptions::fp8());
-    let least = Sizes::of(&files.plan, &device, options).least_cache();
-    let load = |cache| {
-        let options = LoadOptions {
-            expert_cache: cache,
-            ..options
+    let in_blocks = LoadOptions::default().with_blocks(InBlocks::File);
+    for (name, options) in [
+        ("decoder_olmoe", LoadOptions::fp8()),
+        ("decoder_gpt_oss_mxfp4", in_blocks),
+    ] {
+        let files = ModelFiles::open(&cases.join(name)).unwrap();
+        let device = Device::flex();
+        let least = Sizes::of(&files.plan, &device, options).least_cache();
+        let load = |cache| {
+            let options = LoadOptions {
+                expert_cache: cache,
+                ..options
+            };
+            files.load(&device, options, &mut |_| ())
         };
-        files.load(&device, options, &mut |_| ())
-    };
-    assert!(load(least).is_ok());
-    assert!(load(least.map(|bytes| bytes - 3)).is_err());
+        assert!(load(least).is_ok());
+        assert!(load(least.map(|bytes| bytes - 3)).is_err());
+    }
 }
 
 /// Experts that stay in the files take the bytes of the cache alone.
