@@ -258,10 +258,11 @@ fn show(bar: &ProgressBar, at: Progress<'_>) {
 
 /// How weights are loaded at a place.
 pub(crate) fn loading(place: &PlaceArgs) -> LoadOptions {
-    if place.exact {
-        return LoadOptions::exact();
-    }
-    let options = options(place.dtype);
+    let options = if place.exact {
+        LoadOptions::exact()
+    } else {
+        options(place.dtype)
+    };
     let options = LoadOptions {
         narrow_embedding: options.narrow_embedding || place.narrow_embedding,
         expert_cache: place.expert_cache,

@@ -93,7 +93,8 @@ fn an_exact_model_goes_on_like_an_ordinary_one() {
     assert_refused(&refused, "expected separate projections, got latent");
 }
 
-/// Weights stay as a file has them only where it has blocks of codes. Experts that wait in the files change no token.
+/// Weights stay as a file has them only where it has blocks of codes. Experts that wait in the files change no token, and an exact model has its own
+/// bits, those of decoded weights.
 #[test]
 fn weights_of_a_file_are_blocks() {
     let folder = model();
@@ -116,6 +117,17 @@ fn weights_of_a_file_are_blocks() {
     assert_eq!(cached["ids"], resident["ids"]);
     let read = cached["expert_cache"]["read_bytes"].as_u64();
     assert!(read.is_some_and(|bytes| bytes > 0), "{cached}");
+    let exact = asked(&["--exact"]);
+    let decoded = [
+        "--prompt",
+        "w3 w14",
+        "--max-tokens",
+        "3",
+        "--json",
+        "--exact",
+    ];
+    let decoded = object(&generate(blocks.path(), &decoded));
+    assert_eq!(exact["ids"], decoded["ids"]);
 }
 
 /// Weights are rounded to blocks while they are loaded, and tensors whose rows are no whole blocks are told.

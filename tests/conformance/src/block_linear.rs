@@ -11,7 +11,7 @@ use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::switching::HostLayer;
 use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig};
 use moebius::nn::{Linear, linear};
-use moebius::{Error, ErrorKind};
+use moebius::{Error, ErrorKind, exact};
 use moebius_device::Runtime;
 use moebius_ops::Element;
 use moebius_shaders::DeviceElement;
@@ -66,7 +66,8 @@ pub(crate) fn half(target: &Target, element: Element) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks rows that are decoded on the device, as an embedding takes them.
+/// Checks rows that are decoded on the device, as an embedding takes them; those of an exact model, and its products, have the bits of decoded
+/// weights.
 pub(crate) fn rows(target: &Target) {
     let device = target.burn();
     for format in BlockFormat::ALL {
@@ -75,10 +76,30 @@ pub(crate) fn rows(target: &Target) {
         let ids = Tensor::<1, Int>::from_ints([8, 0, 3, 3], &device);
         assert_eq!(integers(ids.clone()), [8, 0, 3, 3]);
         let dense: Tensor<2> = weights.to_dense().unwrap().squeeze_dim(0);
-        let want = floats(dense.select(0, ids.clone()));
-        assert_eq!(floats(weights.rows(ids).unwrap()), want, "{format}");
+        let some = dense.clone().select(0, ids.clone());
+        let got = floats(weights.rows(ids.clone()).unwrap());
+        assert_eq!(got, floats(some.clone()), "{format}");
         let none = Tensor::<1, Int>::empty([0], (&device, DType::I32));
-        assert_eq!(weights.rows(none).unwrap().dims(), [0, k], "{format}");
+        assert_eq!(weights.rows(none.clone()).unwrap().dims(), [0, k]);
+        let got = exact::rows_in_blocks(&weights, ids);
+        if target.capability().runtime == Runtime::Xla {
+            assert_refused(ErrorKind::Unsupported, got);
+            continue;
+        }
+        // Numbers that don't count in exact operations are +0.
+        let want = exact::combine(some, None, None, 1.0).unwrap();
+        assert_eq!(bits(got.unwrap()), bits(want), "{format}");
+        assert_eq!(
+            exact::rows_in_blocks(&weights, none).unwrap().dims(),
+            [0, k]
+        );
+        let (x, bias) = (
+            random(2, [3, k], 1.0, &device),
+            random(3, [9], 1.0, &device),
+        );
+        let got = exact::linear_in_blocks(x.clone(), &weights, Some(bias.clone()));
+        let want = exact::linear(x, dense, Some(bias)).unwrap();
+        assert_eq!(bits(got.unwrap()), bits(want), "{format}");
     }
 }
 
@@ -135,8 +156,15 @@ pub(crate) fn experts(target: &Target) {
     for tokens in [1, 7, 50] {
         let x = random(tokens as u64, [tokens, 64], 1.0, &device);
         let got = layer.forward(x.clone()).unwrap().y;
-        let want = decoded.forward(x).unwrap().y;
+        let want = decoded.forward(x.clone()).unwrap().y;
         assert_close("y", &floats(got), &doubles(want), rel_l2(Element::F32));
+        // Of one token, only the experts that it chose are decoded.
+        let [got, want] = [&layer, &decoded].map(|layer| layer.forward_exactly(x.clone()));
+        if target.capability().runtime == Runtime::Xla {
+            assert_refused(ErrorKind::Unsupported, got);
+        } else {
+            assert_eq!(bits(got.unwrap().y), bits(want.unwrap().y), "{tokens}");
+        }
     }
     let Experts::FeedForward(experts) = &layer.experts else {
         panic!("they are feed-forward");

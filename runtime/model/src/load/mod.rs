@@ -263,7 +263,7 @@ impl ModelFiles {
     /// # Errors
     /// [`Error::NoRoom`] for more bytes than are free; a device that doesn't tell how many are ([`moebius::memory_free`]) passes.
     /// [`Error::Moebius`] for a type that the device lacks and for experts that it can't divide, [`Error::Config`] where weights are to be in
-    /// blocks and the model is exact, or where they are to be those of files that have none, or other quantized types.
+    /// the blocks of files that have none, or other quantized types.
     pub fn check_memory(
         &self,
         device: &Device,
@@ -274,7 +274,8 @@ impl ModelFiles {
         self.spec.check_experts(device)?;
         narrow::check(self.files.checkpoint(), &self.plan, options)?;
         let weights = self.weight_bytes(device, options);
-        Ok(cache.check(0, weights, device)?)
+        let decoding = size::decoding_bytes(&self.plan, options);
+        Ok(cache.check(0, weights.saturating_add(decoding), device)?)
     }
 
     /// Bytes of the weights on a device, loaded by `options`, as [`ModelFiles::check_memory`] counts them: those of tensors, without what an

@@ -111,6 +111,18 @@ fn the_smallest_cache_of_coded_experts_can_be_made() {
     }
 }
 
+/// An exact model has room to decode the largest matrix that is in blocks, the second of a network, with eight numbers for each value.
+#[test]
+fn decoding_of_an_exact_model_is_counted() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let files = ModelFiles::open(&cases.join("gguf/quantized.gguf")).unwrap();
+    let bytes = |options| decoding_bytes(&files.plan, options);
+    let exact = LoadOptions::exact();
+    assert_eq!(bytes(exact), 0);
+    assert_eq!(bytes(LoadOptions::default().with_blocks(InBlocks::File)), 0);
+    assert_eq!(bytes(exact.with_blocks(InBlocks::File)), 8 * 4 * 256 * 256);
+}
+
 /// Experts that stay in the files take the bytes of the cache alone.
 #[test]
 fn experts_in_files_take_a_cache() {
