@@ -13,7 +13,7 @@ use moebius_cases::{CaseFile, Verdict, judge};
 use moebius_model::Error;
 use moebius_model::computation::Cost;
 use moebius_model::families::FAMILIES;
-use moebius_model::load::{ExpertsFrom, LoadOptions, ModelFiles};
+use moebius_model::load::{ExpertsFrom, InBlocks, LoadOptions, ModelFiles};
 use moebius_tests::target::Target;
 
 /// Largest relative L2 error of logits, in f32.
@@ -129,20 +129,25 @@ fn layers_have_times_of_their_own() {
     }
 }
 
-/// Experts that are read from the files when tokens need them give the bits of experts on the device; on XLA, which chooses by the whole program
-/// where it rounds, they agree to 1e-5.
+/// Experts that are read from the files when tokens need them, decoded or in the blocks that the file has, give the bits of experts on the device;
+/// on XLA, which chooses by the whole program where it rounds, they agree to 1e-5.
 #[test]
 fn experts_in_files_change_no_logit() {
     let tokens: Vec<u32> = (0..30).map(|at| (at * 7 + at * at) % 64).collect();
     for target in Target::all() {
-        for name in ["olmoe", "gpt_oss_mxfp4", "deepseek_v3_fp8"] {
+        for (name, blocks) in [
+            ("olmoe", InBlocks::None),
+            ("gpt_oss_mxfp4", InBlocks::None),
+            ("gpt_oss_mxfp4", InBlocks::File),
+            ("deepseek_v3_fp8", InBlocks::None),
+        ] {
             let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
             let files = ModelFiles::open(&cases.join(format!("decoder_{name}"))).unwrap();
             let logits = |expert_cache| {
                 let options = LoadOptions {
                     expert_cache,
                     experts_from: ExpertsFrom::Files,
-                    ..LoadOptions::default()
+                    ..LoadOptions::default().with_blocks(blocks)
                 };
                 let model = files.load(&target.burn(), options, &mut |_| ()).unwrap();
                 let logits = model.last_logits(&tokens, &target.burn()).unwrap();

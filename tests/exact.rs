@@ -11,7 +11,7 @@ use moebius_device::Runtime;
 use moebius_model::Error;
 use moebius_model::computation::Computation;
 use moebius_model::decoder::{Cache, Model};
-use moebius_model::load::{LoadOptions, ModelFiles};
+use moebius_model::load::{InBlocks, LoadOptions, ModelFiles};
 use moebius_tests::target::Target;
 
 /// Tiny models with random weights: softmax routers with norms of queries and keys; sinks, windows, biases and clamped activations; bounds of
@@ -24,6 +24,9 @@ const TINY: [&str; 6] = [
     "decoder_qwen2_moe",
     "decoder_granitemoe",
 ];
+
+/// Tiny models in blocks of codes: a dense one in several types, with scales and minima of six bits, and a mixture whose experts are in MXFP4.
+const IN_BLOCKS: [&str; 2] = ["gguf/quantized.gguf", "decoder_gpt_oss_mxfp4"];
 
 /// Models that have something without an exact form, with what the refusal names.
 const REFUSED: [(&str, &str); 2] = [
@@ -114,6 +117,38 @@ fn every_device_has_the_bits_of_flex() {
             let (_, whole) = got.last().unwrap();
             let what = format!("{name}[{}] in steps", target.name);
             assert!(in_steps(&model, &ids, &device) == *whole, "{what}");
+        }
+    }
+}
+
+/// Blocks that stay such are decoded for each product, to the bits that a load decodes them to.
+#[test]
+fn every_device_decodes_blocks_to_the_same_bits() {
+    let flex = Device::flex();
+    // The smallest vocabulary has 32 tokens.
+    let ids: Vec<u32> = text().into_iter().map(|id| id % 32).collect();
+    for name in IN_BLOCKS {
+        let in_blocks = LoadOptions::exact().with_blocks(InBlocks::File);
+        let decoded = load(&tiny(name), LoadOptions::exact(), &flex).unwrap();
+        let want = in_steps(&decoded, &ids, &flex);
+        for target in Target::all() {
+            let device = target.burn();
+            let model = load(&tiny(name), in_blocks, &device).unwrap();
+            assert!(model.is_exact());
+            let files = ModelFiles::open(&tiny(name)).unwrap();
+            let [narrow, wide] = [in_blocks, LoadOptions::exact()]
+                .map(|options| files.weight_bytes(&device, options));
+            assert!(narrow < wide, "{name}: {narrow} bytes, and {wide}");
+            if target.capability().runtime == Runtime::Xla {
+                let kind = match Computation::of(&model, &ids, &device).map(drop) {
+                    Err(Error::Moebius(error)) => error.kind(),
+                    other => panic!("{name} on XLA: {other:?}"),
+                };
+                assert_eq!(kind, ErrorKind::Unsupported, "{name}");
+                continue;
+            }
+            let same = in_steps(&model, &ids, &device) == want;
+            assert!(same, "{name}[{}] has other bits", target.name);
         }
     }
 }

@@ -266,21 +266,27 @@ fn show(bar: &ProgressBar, at: Progress<'_>) {
 
 /// How weights are loaded at a place.
 pub(crate) fn loading(place: &PlaceArgs) -> LoadOptions {
-    if place.exact {
-        return LoadOptions::exact();
-    }
+    let precision = if place.exact {
+        LoadOptions::exact()
+    } else {
+        options(place.dtype)
+    };
     LoadOptions {
         expert_cache: place.expert_cache,
-        ..resident(place, place.weights.unwrap_or_default())
+        ..narrow(precision, place, place.weights.unwrap_or_default())
     }
 }
 
-/// How weights are loaded at a place if all are on the device, in blocks as `blocks` says.
+/// How weights are loaded at a place if all are on the device and none is exact, in blocks as `blocks` says.
 pub(crate) fn resident(place: &PlaceArgs, blocks: InBlocks) -> LoadOptions {
-    let options = options(place.dtype);
-    let narrow = place.narrow_embedding && blocks == InBlocks::None;
+    narrow(options(place.dtype), place, blocks)
+}
+
+/// `options` with weights in blocks, or else with a narrow embedding where the place asks for one.
+fn narrow(options: LoadOptions, place: &PlaceArgs, blocks: InBlocks) -> LoadOptions {
+    let asked = place.narrow_embedding && blocks == InBlocks::None;
     let options = LoadOptions {
-        narrow_embedding: options.narrow_embedding || narrow,
+        narrow_embedding: options.narrow_embedding || asked,
         ..options
     };
     options.with_blocks(blocks)

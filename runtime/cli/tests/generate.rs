@@ -93,7 +93,8 @@ fn an_exact_model_goes_on_like_an_ordinary_one() {
     assert_refused(&refused, "expected separate projections, got latent");
 }
 
-/// Weights stay as a file has them only where it has blocks of codes.
+/// Weights stay as a file has them only where it has blocks of codes. Experts that wait in the files change no token, and an exact model has its own
+/// bits, those of decoded weights.
 #[test]
 fn weights_of_a_file_are_blocks() {
     let folder = model();
@@ -102,13 +103,31 @@ fn weights_of_a_file_are_blocks() {
     assert_refused(&refused, "weights as the file has them");
     let rounded = generate(folder.path(), &[&more[..], &["--dtype", "fp8"]].concat());
     assert_refused(&rounded, "expected --dtype f32, f16 or bf16, got fp8");
-    let cached = [&more[..], &["--expert-cache", "1GiB"]].concat();
-    let cached = generate(folder.path(), &cached);
-    assert_refused(&cached, "cannot be used with");
+    let narrow = [&more[..], &["--narrow-embedding"]].concat();
+    assert_refused(&generate(folder.path(), &narrow), "cannot be used with");
     let blocks = model_of("decoder_gpt_oss_mxfp4");
     let kept = [&more[..], &["--max-tokens", "3", "--json"]].concat();
-    let kept = object(&generate(blocks.path(), &kept));
-    assert_eq!([&kept["dtype"], &kept["weights"]], ["f32", "file"]);
+    let asked = |options: &[&str]| {
+        let words = [&kept[..], options].concat();
+        object(&generate(blocks.path(), &words))
+    };
+    let resident = asked(&[]);
+    assert_eq!([&resident["dtype"], &resident["weights"]], ["f32", "file"]);
+    let cached = asked(&["--expert-cache", "24KiB", "--experts-from", "files"]);
+    assert_eq!(cached["ids"], resident["ids"]);
+    let read = cached["expert_cache"]["read_bytes"].as_u64();
+    assert!(read.is_some_and(|bytes| bytes > 0), "{cached}");
+    let exact = asked(&["--exact"]);
+    let decoded = [
+        "--prompt",
+        "w3 w14",
+        "--max-tokens",
+        "3",
+        "--json",
+        "--exact",
+    ];
+    let decoded = object(&generate(blocks.path(), &decoded));
+    assert_eq!(exact["ids"], decoded["ids"]);
 }
 
 /// Weights are rounded to blocks while they are loaded, and tensors whose rows are no whole blocks are told.

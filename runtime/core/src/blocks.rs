@@ -27,7 +27,7 @@ pub struct BlockLayout {
 
 impl BlockLayout {
     /// The shape of the words: each row is padded to whole words.
-    fn words_shape(self) -> [usize; 3] {
+    pub(crate) fn words_shape(self) -> [usize; 3] {
         let [matrices, rows, columns] = self.shape;
         [matrices, rows, self.format.row_words(columns)]
     }
@@ -39,6 +39,43 @@ impl BlockLayout {
         let row = (columns / values).checked_mul(bytes)?;
         let row = row.checked_next_multiple_of(4)?;
         row.checked_mul(rows)?.checked_mul(matrices)
+    }
+
+    /// Bytes of the words, of a shape that has some.
+    ///
+    /// # Errors
+    /// [`Mismatch`] for rows that aren't whole blocks, and sizes of 0 or with more bytes than a machine counts.
+    fn checked(self) -> Result<usize, Mismatch> {
+        let [matrices, rows, columns] = self.shape;
+        self.format.check(columns)?;
+        let padded = self.padded_bytes().filter(|bytes| *bytes > 0);
+        padded.ok_or_else(|| {
+            let expected = "sizes of at least 1 with bytes that can be counted";
+            let got = format_args!("{matrices} x {rows} x {columns}");
+            Mismatch::new("shape of weights in blocks", expected, got)
+        })
+    }
+
+    /// Checks that rows are whole blocks, and that a buffer of the device may have as many bytes as the words take.
+    ///
+    /// # Errors
+    /// As [`BlockTensor::from_bytes`], but for those of its bytes.
+    pub(crate) fn check(self, device: &Device) -> Result<(), Error> {
+        grouped_gemm::check_kept("weights in blocks", self.checked()?, device)
+    }
+
+    /// The words of the blocks in `bytes`, as [`BlockTensor::from_bytes`] takes them.
+    ///
+    /// # Errors
+    /// [`Mismatch`] for a shape that no blocks have, and another number of bytes.
+    pub(crate) fn words(self, bytes: &[u8]) -> Result<TensorData, Mismatch> {
+        self.checked()?;
+        let [matrices, rows, columns] = self.shape;
+        let expected = matrices * rows * self.format.row_bytes(columns);
+        Mismatch::check("bytes of blocks", expected, bytes.len())?;
+        let words = self.format.to_words(bytes, columns)?.into_iter();
+        let words: Vec<i32> = words.map(u32::cast_signed).collect();
+        Ok(TensorData::new(words, self.words_shape()))
     }
 }
 
@@ -88,28 +125,26 @@ impl BlockTensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for rows that aren't whole blocks, a size of 0, and another number of bytes than the layout
     /// has; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer of the device.
     pub fn from_bytes(bytes: &[u8], layout: BlockLayout, device: &Device) -> Result<Self, Error> {
-        let [matrices, rows, columns] = layout.shape;
-        layout.format.check(columns)?;
-        let padded = layout.padded_bytes().filter(|bytes| *bytes > 0);
-        let padded = padded.ok_or_else(|| {
-            let expected = "sizes of at least 1 with bytes that can be counted";
-            let got = format_args!("{matrices} x {rows} x {columns}");
-            Mismatch::new("shape of weights in blocks", expected, got)
-        })?;
-        grouped_gemm::check_kept("weights in blocks", padded, device)?;
-        let expected = matrices * rows * layout.format.row_bytes(columns);
-        Mismatch::check("bytes of blocks", expected, bytes.len())?;
-        let words = layout.format.to_words(bytes, columns)?;
-        let words: Vec<i32> = words.into_iter().map(u32::cast_signed).collect();
-        let words = TensorData::new(words, layout.words_shape());
-        let words = Tensor::from_data(words, (device, DType::I32));
-        let format = Tensor::zeros([marker(layout.format)], (device, DType::I32));
-        Ok(Self {
+        layout.check(device)?;
+        let words = Tensor::from_data(layout.words(bytes)?, (device, DType::I32));
+        Ok(Self::of_words(words, layout, DType::F32))
+    }
+
+    /// The matrices with these words \[M, rows, words of a row\], for inputs and outputs of `dtype`.
+    pub(crate) fn of_words(words: Tensor<3, Int>, layout: BlockLayout, dtype: DType) -> Self {
+        let options = (&words.device(), DType::I32);
+        let format = Tensor::zeros([marker(layout.format)], options);
+        Self {
             words: Param::initialized(ParamId::new(), words),
             format: Param::initialized(ParamId::new(), format),
             layout,
-            dtype: DType::F32,
-        })
+            dtype,
+        }
+    }
+
+    /// The words \[M, rows, words of a row\].
+    pub(crate) fn words(&self) -> Tensor<3, Int> {
+        self.words.val()
     }
 
     /// Shape and format.
@@ -144,14 +179,9 @@ impl BlockTensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a record has put words of another shape here,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn to_dense(&self) -> Result<Tensor<3>, Error> {
-        let device = self.device();
-        self.check(&device)?;
-        let words = self.words.val().try_into_vec_as::<i64>();
-        let words = words.map_err(Error::device)?.into_iter();
-        let words: Vec<u32> = words.map(|word| word as u32).collect();
-        let BlockLayout { shape, format } = self.layout;
-        let values = TensorData::new(format.decoded(&words, shape[2]), shape);
-        Ok(Tensor::from_data(values, (&device, DType::F32)))
+        self.check(&self.device())?;
+        let values = read_back(self.words(), self.layout)?;
+        Ok(values.reshape(self.layout.shape))
     }
 
     /// Decodes rows `rows` \[T\] of the first matrix: \[T, columns\] in f32, on the device.
@@ -159,17 +189,27 @@ impl BlockTensor {
     /// # Errors
     /// As [`BlockTensor::to_dense`].
     pub fn rows(&self, rows: Tensor<1, Int>) -> Result<Tensor<2>, Error> {
-        let device = rows.device();
-        self.check(&device)?;
-        let [_, count, across] = self.layout.words_shape();
         if rows.dims() == [0] {
-            return Ok(Tensor::empty(
-                [0, self.layout.shape[2]],
-                (&device, DType::F32),
-            ));
+            let device = rows.device();
+            self.check(&device)?;
+            let none = [0, self.layout.shape[2]];
+            return Ok(Tensor::empty(none, (&device, DType::F32)));
         }
-        let words = self.words.val().narrow(0, 0, 1).reshape([count, across]);
-        Ok(decoded(words.select(0, rows), self.layout))
+        Ok(match scaled(self.words_of(rows)?, self.layout) {
+            (products, Some(offsets)) => products + offsets,
+            (products, None) => products,
+        })
+    }
+
+    /// The words \[T, words of a row\] of rows `rows` \[T\] of the first matrix; T is at least 1.
+    ///
+    /// # Errors
+    /// As [`BlockTensor::rows`].
+    pub(crate) fn words_of(&self, rows: Tensor<1, Int>) -> Result<Tensor<2, Int>, Error> {
+        self.check(&rows.device())?;
+        let [_, count, across] = self.layout.words_shape();
+        let words = self.words().narrow(0, 0, 1).reshape([count, across]);
+        Ok(words.select(0, rows))
     }
 
     /// Checks the words, which a record may have replaced, and that they are on `device`.
@@ -236,8 +276,26 @@ pub fn linear(x: Tensor<2>, w: &BlockTensor) -> Result<Tensor<2>, Error> {
     w.linear(x, None)
 }
 
-/// Decodes rows of words \[T, words of a row\] by the operations of Burn.
-fn decoded(words: Tensor<2, Int>, layout: BlockLayout) -> Tensor<2> {
+/// Reads words back and decodes all rows of them on the host: \[rows, columns\].
+///
+/// # Errors
+/// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
+pub(crate) fn read_back<const D: usize>(
+    words: Tensor<D, Int>,
+    layout: BlockLayout,
+) -> Result<Tensor<2>, Error> {
+    let (device, columns) = (words.device(), layout.shape[2]);
+    let words = words.try_into_vec_as::<i64>().map_err(Error::device)?;
+    let words: Vec<u32> = words.into_iter().map(|word| word as u32).collect();
+    let values = layout.format.decoded(&words, columns);
+    let shape = [values.len() / columns, columns];
+    let values = TensorData::new(values, shape);
+    Ok(Tensor::from_data(values, (&device, DType::F32)))
+}
+
+/// The products \[T, columns\] of levels and scales of rows of words \[T, words of a row\] by the operations of Burn, and what is added to them,
+/// if anything is. Each is exact ([`moebius_ops::blocks`]), in whatever order a compiler multiplies.
+pub(crate) fn scaled(words: Tensor<2, Int>, layout: BlockLayout) -> (Tensor<2>, Option<Tensor<2>>) {
     let ([_, _, columns], Layout { values, bytes, .. }) = (layout.shape, layout.format.layout());
     let ([rows, across], device) = (words.dims(), words.device());
     let shifts = Tensor::<1, Int>::arange(0..4, (&device, words.dtype())) * 8;
@@ -250,9 +308,9 @@ fn decoded(words: Tensor<2, Int>, layout: BlockLayout) -> Tensor<2> {
         all: all.reshape([count, bytes]),
         values,
     };
-    blocks
-        .decoded(layout.format.layout())
-        .reshape([rows, columns])
+    let (products, offsets) = blocks.scaled(layout.format.layout());
+    let whole = |values: Tensor<2>| values.reshape([rows, columns]);
+    (whole(products), offsets.map(whole))
 }
 
 /// The bytes \[count, bytes of a block\] of blocks, one in each integer.
@@ -263,7 +321,8 @@ struct Bytes {
 }
 
 impl Bytes {
-    fn decoded(&self, layout: Layout) -> Tensor<2> {
+    /// The products of levels and scales, and what is added, if anything is: \[count, values\].
+    fn scaled(&self, layout: Layout) -> (Tensor<2>, Option<Tensor<2>>) {
         let mut codes = self.field(layout.low);
         if let Some(high) = layout.high {
             let above = 1 << layout.low.bits;
@@ -271,10 +330,7 @@ impl Bytes {
         }
         let (scales, offsets) = self.scales(layout.scales);
         let products = self.levels(codes, layout.levels) * self.spread(scales);
-        match offsets {
-            Some(offsets) => products + self.spread(offsets),
-            None => products,
-        }
+        (products, offsets.map(|offsets| self.spread(offsets)))
     }
 
     fn some(&self, from: usize, count: usize) -> Tensor<2, Int> {

@@ -9,7 +9,7 @@ use burn::tensor::{Device, Tensor};
 use moebius::blocks::BlockFormat;
 use moebius::fp8::training::{Fp8Recipe, MomentStore};
 use moebius_model::decoder::{Model, Slot, Values};
-use moebius_model::load::{ExpertsFrom, LoadOptions, ModelFiles};
+use moebius_model::load::{ExpertsFrom, InBlocks, LoadOptions, ModelFiles};
 use moebius_model::{
     Adapter, AdapterConfig, BaseWeights, Beside, Checkpoint, Precision, TrainConfig, Trainer,
     Windows, save,
@@ -511,4 +511,34 @@ fn adapters_of_fused_matrices_are_added() {
         }
         assert_eq!(row, rows);
     }
+}
+
+/// An exact model has what an adapter changes in f32, what its blocks stand for plus the change, and all else in blocks: the logits are those of
+/// blocks with factors beside them.
+#[test]
+fn exact_models_have_changes_in_the_values_of_blocks() {
+    let name = "decoder_gpt_oss_mxfp4";
+    let hidden = open(name).spec().hidden;
+    let factors = moebius_model::Factors {
+        rank: 1,
+        down: (0..hidden).map(|at| 0.1 * (at % 3) as f32).collect(),
+        up: (0..hidden).map(|at| 0.1 * (at % 5) as f32).collect(),
+    };
+    let adapter = Adapter {
+        config: AdapterConfig {
+            rank: 1,
+            alpha: 2.0,
+            ..AdapterConfig::default()
+        },
+        modules: [("model.layers.0.self_attn.q_proj".to_owned(), factors)].into(),
+    };
+    let with = open(name).with_adapter(&adapter).unwrap();
+    let found = |files: &ModelFiles, options: LoadOptions| {
+        let options = options.with_blocks(InBlocks::Format(BlockFormat::Q8_0));
+        logits(&files.load(&Device::flex(), options, &mut |_| ()).unwrap())
+    };
+    let exact = found(&with, LoadOptions::exact());
+    let beside = found(&with, LoadOptions::default());
+    assert!(apart(&beside, &exact) < 1e-5);
+    assert!(apart(&found(&open(name), LoadOptions::exact()), &exact) > 1e-4);
 }

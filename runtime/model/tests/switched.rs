@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use burn::tensor::Device;
 use moebius::ErrorKind;
+use moebius::blocks::BlockFormat;
 use moebius::moe::switching::CacheStatistics;
 use moebius_model::Error;
 use moebius_model::decoder::{FeedForwardSpec, Model};
-use moebius_model::load::{ExpertsFrom, LoadOptions, ModelFiles};
+use moebius_model::load::{ExpertsFrom, InBlocks, LoadOptions, ModelFiles};
 use moebius_weights::Reader;
 
 /// Mixtures whose experts lie in a tensor each, in stacks, in transposed stacks with biases, beside shared experts, and as FP8, MXFP4 and
@@ -38,6 +39,22 @@ fn load(name: &str, options: LoadOptions) -> Result<Model, Error> {
     files.load(&Device::flex(), options, &mut |_| ())
 }
 
+/// How a mixture is loaded whose experts are all on the device: in floating point, in FP8, and in blocks, those of the file or such as are made on
+/// the way; rows of 48 and 80 values that aren't whole blocks are rounded to F16.
+fn residents(name: &str) -> Vec<LoadOptions> {
+    let blocks = match name {
+        "decoder_gpt_oss_mxfp4" => &[InBlocks::File, InBlocks::Format(BlockFormat::Q4_0)][..],
+        "decoder_olmoe" => &[InBlocks::Format(BlockFormat::Q8_0)],
+        _ => &[],
+    };
+    let blocks = blocks.iter();
+    let blocks = blocks.map(|blocks| LoadOptions::default().with_blocks(*blocks));
+    [LoadOptions::default(), LoadOptions::fp8()]
+        .into_iter()
+        .chain(blocks)
+        .collect()
+}
+
 fn tokens() -> Vec<u32> {
     (0..30).map(|at| (at * 7 + at * at) % 64).collect()
 }
@@ -50,8 +67,13 @@ fn logits(model: &Model) -> (Vec<f32>, Option<CacheStatistics>) {
 
 #[test]
 fn experts_in_host_memory_change_no_logit() {
-    for name in ["decoder_olmoe", "decoder_gpt_oss", "decoder_deepseek_v3"] {
-        for resident in [LoadOptions::default(), LoadOptions::fp8()] {
+    for name in [
+        "decoder_olmoe",
+        "decoder_gpt_oss",
+        "decoder_gpt_oss_mxfp4",
+        "decoder_deepseek_v3",
+    ] {
+        for resident in residents(name) {
             let switched = LoadOptions {
                 expert_cache: Some(512 << 10),
                 ..resident
@@ -75,7 +97,8 @@ fn read(files: &ModelFiles) -> u64 {
     files.reader().map_or_else(of_gguf, Reader::bytes_read)
 }
 
-/// With places for all experts, for half of them and for one, in floating point, as codes of the file and as codes that are made on the way.
+/// With places for all experts, for half of them and for one, in floating point, as codes and blocks of the file and as such that are made on the
+/// way.
 #[test]
 fn experts_in_files_change_no_logit() {
     for name in MIXTURES {
@@ -89,7 +112,7 @@ fn experts_in_files_change_no_logit() {
             .filter_map(|layer| of_layer(&layer.feed_forward))
             .collect();
         let (layers, experts) = (experts.len() as u64, experts[0]);
-        for resident in [LoadOptions::default(), LoadOptions::fp8()] {
+        for resident in residents(name) {
             let load = |expert_cache| {
                 let options = LoadOptions {
                     expert_cache,

@@ -8,9 +8,10 @@ use burn::tensor::{DType, Device, Int, Tensor};
 use moebius::blocks::{self, BlockFormat, BlockLayout, BlockTensor};
 use moebius::fp8::Weight;
 use moebius::fp8::training::Fp8Recipe;
-use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig, switching};
+use moebius::moe::switching::HostLayer;
+use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig};
 use moebius::nn::{Linear, linear};
-use moebius::{Error, ErrorKind};
+use moebius::{Error, ErrorKind, exact};
 use moebius_device::Runtime;
 use moebius_ops::Element;
 use moebius_shaders::DeviceElement;
@@ -65,7 +66,8 @@ pub(crate) fn half(target: &Target, element: Element) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks rows that are decoded on the device, as an embedding takes them.
+/// Checks rows that are decoded on the device, as an embedding takes them; those of an exact model, and its products, have the bits of decoded
+/// weights.
 pub(crate) fn rows(target: &Target) {
     let device = target.burn();
     for format in BlockFormat::ALL {
@@ -74,10 +76,30 @@ pub(crate) fn rows(target: &Target) {
         let ids = Tensor::<1, Int>::from_ints([8, 0, 3, 3], &device);
         assert_eq!(integers(ids.clone()), [8, 0, 3, 3]);
         let dense: Tensor<2> = weights.to_dense().unwrap().squeeze_dim(0);
-        let want = floats(dense.select(0, ids.clone()));
-        assert_eq!(floats(weights.rows(ids).unwrap()), want, "{format}");
+        let some = dense.clone().select(0, ids.clone());
+        let got = floats(weights.rows(ids.clone()).unwrap());
+        assert_eq!(got, floats(some.clone()), "{format}");
         let none = Tensor::<1, Int>::empty([0], (&device, DType::I32));
-        assert_eq!(weights.rows(none).unwrap().dims(), [0, k], "{format}");
+        assert_eq!(weights.rows(none.clone()).unwrap().dims(), [0, k]);
+        let got = exact::rows_in_blocks(&weights, ids);
+        if target.capability().runtime == Runtime::Xla {
+            assert_refused(ErrorKind::Unsupported, got);
+            continue;
+        }
+        // Numbers that don't count in exact operations are +0.
+        let want = exact::combine(some, None, None, 1.0).unwrap();
+        assert_eq!(bits(got.unwrap()), bits(want), "{format}");
+        assert_eq!(
+            exact::rows_in_blocks(&weights, none).unwrap().dims(),
+            [0, k]
+        );
+        let (x, bias) = (
+            random(2, [3, k], 1.0, &device),
+            random(3, [9], 1.0, &device),
+        );
+        let got = exact::linear_in_blocks(x.clone(), &weights, Some(bias.clone()));
+        let want = exact::linear(x, dense, Some(bias)).unwrap();
+        assert_eq!(bits(got.unwrap()), bits(want), "{format}");
     }
 }
 
@@ -101,7 +123,25 @@ fn with(mut layer: MoeLayer, w_in: Weight<3>, w_out: Weight<3>) -> MoeLayer {
     layer
 }
 
-/// Compares experts with those of the decoded weights, and counts their bytes.
+/// Checks that experts in blocks compute what they do on the device when they move there as tokens need them, within the bytes of their blocks.
+fn check_switched(target: &Target, layer: &MoeLayer, of_each: u64) {
+    for places in [1, 2] {
+        let host = HostLayer::read(layer.clone()).unwrap();
+        let budget = of_each * (places + 1);
+        let mut switched = host.switched(budget, &target.burn()).unwrap();
+        assert_eq!(switched.cache().device_bytes(), of_each * places);
+        for tokens in [1, 7, 50] {
+            let x = random(tokens as u64, [tokens, 64], 1.0, &target.burn());
+            let want = floats(layer.forward(x.clone()).unwrap().y);
+            let got = floats(switched.forward(x).unwrap().y);
+            target.assert_same_rows(&format!("{places} places"), &got, &want);
+        }
+        let moves = switched.cache().statistics();
+        assert_eq!(moves.moved_bytes, moves.misses * of_each);
+    }
+}
+
+/// Compares experts with those of the decoded weights, counts their bytes, and has them move to the device when tokens need them.
 pub(crate) fn experts(target: &Target) {
     let device = target.burn();
     let (layer, [w_in, w_out]) = layer(&device);
@@ -116,14 +156,22 @@ pub(crate) fn experts(target: &Target) {
     for tokens in [1, 7, 50] {
         let x = random(tokens as u64, [tokens, 64], 1.0, &device);
         let got = layer.forward(x.clone()).unwrap().y;
-        let want = decoded.forward(x).unwrap().y;
+        let want = decoded.forward(x.clone()).unwrap().y;
         assert_close("y", &floats(got), &doubles(want), rel_l2(Element::F32));
+        // Of one token, only the experts that it chose are decoded.
+        let [got, want] = [&layer, &decoded].map(|layer| layer.forward_exactly(x.clone()));
+        if target.capability().runtime == Runtime::Xla {
+            assert_refused(ErrorKind::Unsupported, got);
+        } else {
+            assert_eq!(bits(got.unwrap().y), bits(want.unwrap().y), "{tokens}");
+        }
     }
     let Experts::FeedForward(experts) = &layer.experts else {
         panic!("they are feed-forward");
     };
     assert_eq!(experts.bytes(), bytes);
     assert_eq!(bytes, 3 * (192 * 36 + 64 * 52));
+    check_switched(target, &layer, bytes as u64 / 3);
 }
 
 /// Checks shapes that no blocks have: without values, with more bytes than are counted, and with more than a buffer of the device has.
@@ -192,8 +240,4 @@ pub(crate) fn refusals(target: &Target) {
     let trained = device.clone().autodiff();
     let x = random(1, [1, 64], 1.0, &trained);
     assert_refused(ErrorKind::Device, linear.forward(x));
-    let (layer, [w_in, w_out]) = layer(&device);
-    let [w_in, w_out] = [w_in, w_out].map(|weights| Weight::from_blocks(weights).unwrap());
-    let switched = switching::HostLayer::read(with(layer, w_in, w_out));
-    assert_refused(ErrorKind::Unsupported, switched);
 }

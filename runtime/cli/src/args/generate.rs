@@ -134,7 +134,7 @@ pub(crate) struct PlaceArgs {
     pub(crate) dtype: ModelPrecision,
     /// What the weights are on the device, decoded while products load them: as the file has them, or rounded to blocks of a type of GGUF
     /// files while they are loaded [default: values of --dtype].
-    #[arg(long, value_name = "W", value_parser = named(WEIGHTS), conflicts_with_all = ["expert_cache", "narrow_embedding", "exact"])]
+    #[arg(long, value_name = "W", value_parser = named(WEIGHTS), conflicts_with = "narrow_embedding")]
     pub(crate) weights: Option<InBlocks>,
     /// Keep the experts that tokens need in so many bytes of the device, such as 4GiB or 512MiB, and the others in main memory or in the
     /// files. In f32 this changes no token; the rest of the model is on the device [default: what is free, where a mixture doesn't fit].

@@ -8,6 +8,8 @@ use super::layer::{MoeLayer, MoeOutput};
 use super::route::Routing;
 use super::routers::Router;
 use crate::Error;
+use crate::exact::experts_in_blocks;
+use crate::fp8::Weight;
 use crate::ops::exact::{self, Function};
 use crate::parameters::value;
 use burn::module::Param;
@@ -62,8 +64,8 @@ impl MoeLayer {
     /// Checks that the layer has a forward with the same bits on every device.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward in f32, routers other than top-k and
-    /// sigmoid-bias, groups of experts, capacities and weighted inputs; the error names the first.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward in f32 or in blocks of codes, routers
+    /// other than top-k and sigmoid-bias, groups of experts, capacities and weighted inputs; the error names the first.
     pub fn check_exact(&self) -> Result<(), Error> {
         let (config, refuse) = (self.config(), Fault::Unsupported);
         let router = matches!(self.router, Router::TopK(_) | Router::SigmoidBias(_));
@@ -77,16 +79,16 @@ impl MoeLayer {
         refuse.unless(unlimited, "capacity of exact experts", "none", "some")?;
         let (what, plain) = ("inputs of exact experts", !config.weighted_input);
         refuse.unless(plain, what, "unweighted", "weighted")?;
-        let in_f32 = match &self.experts {
-            Experts::FeedForward(experts) => is_f32(experts),
+        let right = match &self.experts {
+            Experts::FeedForward(experts) => is_exact(experts),
             _ => false,
         };
-        let (expected, got) = ("feed-forward ones in f32", self.experts.name());
-        refuse.unless(in_f32, "exact experts", expected, got)?;
+        let (expected, got) = ("feed-forward ones in f32 or blocks", self.experts.name());
+        refuse.unless(right, "exact experts", expected, got)?;
         let shared = self.shared.as_ref();
-        let right = shared.is_none_or(|shared| is_f32(&shared.experts));
-        let got = "another precision";
-        Ok(refuse.unless(right, "exact shared expert", "f32", got)?)
+        let right = shared.is_none_or(|shared| is_exact(&shared.experts));
+        let (what, got) = ("exact shared expert", "another precision");
+        Ok(refuse.unless(right, what, "f32 or blocks", got)?)
     }
 }
 
@@ -104,15 +106,17 @@ impl DenseBlock {
     /// Checks that the network has a forward with the same bits on every device.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for weights that aren't f32.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for weights that are neither f32 nor blocks of codes for an x in f32.
     pub fn check_exact(&self) -> Result<(), Error> {
         let (what, got) = ("weights of an exact network", "another precision");
-        Ok(Fault::Unsupported.unless(is_f32(&self.experts), what, "f32", got)?)
+        let (right, expected) = (is_exact(&self.experts), "f32 or blocks");
+        Ok(Fault::Unsupported.unless(right, what, expected, got)?)
     }
 }
 
-fn is_f32(experts: &FeedForwardExperts) -> bool {
-    experts.is_float() && experts.w_in.dtype() == DType::F32
+/// Whether experts have values that are the same on every device, for an x in f32.
+fn is_exact(experts: &FeedForwardExperts) -> bool {
+    experts.has_values_or_blocks() && experts.w_in.dtype() == DType::F32
 }
 
 /// The rows of the experts that each slot chose, or of the one expert for all tokens: W_out · act(W_in · x + b_in) + b_out.
@@ -123,9 +127,22 @@ fn network(
     config: &MoeConfig,
 ) -> Result<Tensor<2>, Error> {
     let [b_in, b_out] = [&experts.b_in, &experts.b_out].map(|b| b.as_ref().map(Param::val));
-    let hidden = exact::experts(x, experts.w_in.float()?, b_in, chosen)?;
+    let hidden = product(x, &experts.w_in, b_in, chosen)?;
     let hidden = exact::activation(hidden, config.activation, config.gated)?;
-    exact::experts(hidden, experts.w_out.float()?, b_out, chosen)
+    product(hidden, &experts.w_out, b_out, chosen)
+}
+
+/// x · Wᵀ + b of the expert that each slot chose, or of the one expert for all tokens.
+fn product(
+    x: Tensor<2>,
+    w: &Weight<3>,
+    bias: Option<Tensor<2>>,
+    chosen: Option<&Tensor<2, Int>>,
+) -> Result<Tensor<2>, Error> {
+    match w.blocks() {
+        Some(blocks) => experts_in_blocks(x, blocks, bias, chosen),
+        None => exact::experts(x, w.float()?, bias, chosen),
+    }
 }
 
 /// Adds the shared expert's output for x to y.

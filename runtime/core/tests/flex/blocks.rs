@@ -1,7 +1,8 @@
 //! Rows of blocks of codes that Burn's operations decode.
 
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Distribution, Int, Tensor};
 use moebius::blocks::{BlockFormat, BlockLayout, BlockTensor};
+use moebius::exact;
 
 fn floats(tensor: Tensor<2>) -> Vec<f32> {
     tensor.into_data().iter().collect()
@@ -39,4 +40,31 @@ fn rows_have_the_values_of_every_scale() {
     let [got, want] = both([[1, 0x7C], [0xFF, 0xFC]].into_iter());
     assert!(want.into_iter().all(f32::is_nan));
     assert!(got.into_iter().all(f32::is_infinite));
+}
+
+/// An exact product decodes four million values at once, and the rest after them.
+#[test]
+fn exact_products_decode_large_weights_in_parts() {
+    let (device, rows, columns) = (Device::flex(), 130, 1 << 15);
+    let block = |at: usize| {
+        let scale = [(at % 251) as u8, 0x38];
+        scale
+            .into_iter()
+            .chain((0..32).map(move |code| (7 * at + 13 * code) as u8))
+    };
+    let bytes: Vec<u8> = (0..rows * columns / 32).flat_map(block).collect();
+    let layout = BlockLayout {
+        shape: [1, rows, columns],
+        format: BlockFormat::Q8_0,
+    };
+    let weights = BlockTensor::from_bytes(&bytes, layout, &device).unwrap();
+    assert!(exact::decoding_bytes(rows * columns) < 32 * (rows * columns) as u64);
+    let x = Tensor::random([1, columns], Distribution::Default, &device);
+    let bias = Tensor::random([rows], Distribution::Default, &device);
+    let dense = weights.to_dense().unwrap().squeeze_dim(0);
+    let got = exact::linear_in_blocks(x.clone(), &weights, Some(bias.clone()));
+    let want = exact::linear(x, dense, Some(bias));
+    let [got, want] = [got, want].map(|y| floats(y.unwrap()));
+    assert_eq!(got.len(), rows);
+    assert!(got == want && got.iter().all(|value| value.is_finite()));
 }

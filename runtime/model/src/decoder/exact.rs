@@ -4,6 +4,7 @@
 use burn::module::Param;
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Tensor};
+use moebius::blocks::BlockTensor;
 use moebius::exact::{self, Function};
 use moebius::fp8::{Precision, Weight};
 use moebius::moe::Routing;
@@ -21,14 +22,15 @@ use crate::error::Error;
 impl Model {
     /// This model, whose forward passes and steps have the same bits on every device: on Flex, CubeCL's processors, and GPUs. A whole sequence
     /// is computed as a step over an empty cache in f32, so that both have the same bits, too. It takes longer, and there are no gradients.
+    /// Weights in blocks of codes stay such; each product decodes its own to f32 first, a part after the other.
     ///
     /// Cosines and sines of rotary positions are the system's of this machine, in f64 and rounded to f32.
     ///
     /// # Errors
-    /// [`Error::Config`] for weights that aren't f32, experts in host memory, latent attention, convolutions and temperatures of queries, and
-    /// [`Error::Moebius`] for what [`MoeLayer::check_exact`](moebius::moe::MoeLayer::check_exact) refuses; the error names the first. Passes
-    /// refuse devices that record gradients, XLA, and caches in another format. Builds for the browser refuse every model, because a page
-    /// would load what it never uses.
+    /// [`Error::Config`] for weights that are neither f32 nor blocks of codes for an x in f32, experts in host memory, latent attention,
+    /// convolutions and temperatures of queries, and [`Error::Moebius`] for what
+    /// [`MoeLayer::check_exact`](moebius::moe::MoeLayer::check_exact) refuses; the error names the first. Passes refuse devices that record
+    /// gradients, XLA, and caches in another format. Builds for the browser refuse every model, because a page would load what it never uses.
     pub fn with_exact(self) -> Result<Self, Error> {
         let what = "an exact model";
         Error::check(
@@ -37,13 +39,14 @@ impl Model {
             "a build for the system",
             "one for the browser",
         )?;
-        let in_blocks = self.embedding_blocks.is_some() || self.head_blocks.is_some();
-        let (tables, expected) = ("embedding and head", "f32 for an exact model");
-        Error::check(!in_blocks, tables, expected, "blocks of codes")?;
-        check_dtype("embedding", &self.embedding.val())?;
-        if let Some(head) = &self.head {
-            check_dtype("head", &head.val())?;
-        }
+        let embedding = self.embedding_blocks.as_ref().map(BlockTensor::dtype);
+        check_dtype(
+            "embedding",
+            embedding.unwrap_or_else(|| self.embedding.val().dtype()),
+        )?;
+        let head = self.head.as_ref().map(|head| head.val().dtype());
+        let head = head.or(self.head_blocks.as_ref().map(BlockTensor::dtype));
+        head.map_or(Ok(()), |dtype| check_dtype("head", dtype))?;
         for (number, block) in self.blocks.iter().enumerate() {
             block.check_exact(number)?;
         }
@@ -77,9 +80,7 @@ impl Model {
 
     /// Logits \[T, V\] of x \[T, H\] after the last layer.
     pub(super) fn logits_exactly(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        let head = self.head.as_ref().unwrap_or(&self.embedding);
-        let x = exact::rms_norm(&self.norm, x)?;
-        let logits = exact::linear(x, head.val(), None)?;
+        let logits = self.of_vocabulary_exactly(exact::rms_norm(&self.norm, x)?)?;
         let logits = scaled(logits, self.spec.logits_scale)?;
         let Some(cap) = self.spec.logits_softcap else {
             return Ok(logits);
@@ -101,9 +102,9 @@ fn refused(what: String, expected: &str, got: &str) -> Error {
     Error::Config(Unfit::new(what, expected, got))
 }
 
-fn check_dtype<const D: usize>(what: &'static str, values: &Tensor<D>) -> Result<(), Error> {
-    let got = format!("{:?}", values.dtype());
-    let right = values.dtype() == DType::F32;
+fn check_dtype(what: &'static str, dtype: DType) -> Result<(), Error> {
+    let got = format!("{dtype:?}");
+    let right = dtype == DType::F32;
     Error::check(right, what, "f32 for an exact model", got)
 }
 
@@ -171,7 +172,10 @@ fn normed<const D: usize>(norm: Option<&RmsNorm>, x: Tensor<D>) -> Result<Tensor
 
 fn linear(layer: &Linear, x: Tensor<2>) -> Result<Tensor<2>, Error> {
     let bias = layer.bias.as_ref().map(Param::val);
-    Ok(exact::linear(x, layer.weight.values()?, bias)?)
+    Ok(match layer.weight.blocks() {
+        Some(blocks) => exact::linear_in_blocks(x, blocks, bias)?,
+        None => exact::linear(x, layer.weight.values()?, bias)?,
+    })
 }
 
 impl Attention {
@@ -185,12 +189,17 @@ impl Attention {
             return Err(refused(what("queries"), expected, got));
         }
         let layers = [&direct.query, &direct.key, &direct.value, &self.out];
-        let in_f32 = |weight: &Weight<2>| {
-            weight.precision() == Precision::Float && weight.dtype() == DType::F32
+        let right = |weight: &Weight<2>| {
+            let right = match weight.precision() {
+                Precision::Float => true,
+                Precision::Blocks => weight.changes().is_empty(),
+                _ => false,
+            };
+            right && weight.dtype() == DType::F32
         };
-        if !layers.iter().all(|layer| in_f32(&layer.weight)) {
-            let got = "another precision";
-            return Err(refused(what("projections"), "f32", got));
+        if !layers.iter().all(|layer| right(&layer.weight)) {
+            let (expected, got) = ("f32 or blocks of codes", "another precision");
+            return Err(refused(what("projections"), expected, got));
         }
         Ok(())
     }

@@ -197,7 +197,8 @@ fn linear_module(one: Wanted, spec: &ModelSpec) -> Option<LinearModule> {
 impl ModelFiles {
     /// These files with the changes of an adapter, which are added to the weights in f32 while they are read; to experts that stay in the files,
     /// whenever they are read. Where weights are codes on the device, stored or rounded, the changes stay beside them as factors, which products
-    /// add: the codes are those below which an adapter is trained. In a cache of experts, the values that such codes stand for change instead.
+    /// add: the codes are those below which an adapter is trained. In a cache of experts and in an exact model, the values that such codes stand for
+    /// change instead.
     /// Other adapters that were added before count, too.
     ///
     /// # Errors

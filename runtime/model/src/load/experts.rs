@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use burn::tensor::TensorData;
 use moebius::fp8::Fp8Layout;
-use moebius::moe::switching::{ExpertSource, HostCodes, HostExpert, HostWeight};
+use moebius::moe::switching::{ExpertSource, HostBlocks, HostCodes, HostExpert, HostWeight};
 
 use super::host::{HostWeights, OnHost, values_in};
 use super::mapping::Plan;
-use super::{Files, InBlocks, LoadOptions, ModelFiles};
+use super::narrow::Blocks;
+use super::{Files, LoadOptions, ModelFiles};
 use crate::decoder::{Place, Slot};
 use crate::error::Error;
 
@@ -30,11 +31,7 @@ impl ExpertsInFiles {
         let mut this = Self {
             files: files.files.clone(),
             plan: files.plan.clone(),
-            // A cache of experts has no places for blocks.
-            options: LoadOptions {
-                blocks: InBlocks::None,
-                ..options
-            },
+            options,
             layer,
             experts: 0,
             bytes_of_each: 0,
@@ -96,7 +93,9 @@ impl ExpertsInFiles {
                 };
                 HostCodes::new(&read.codes, &read.scales, layout, at.slot.parts())?.into()
             }
-            OnHost::Blocks(_) => unreachable!("blocks are decoded"),
+            OnHost::Blocks(Blocks { bytes, layout }) => {
+                HostBlocks::new(&bytes, layout, self.options.dtype)?.into()
+            }
             OnHost::Values(values) => {
                 let (bytes, _, dtype) = values.into_parts();
                 let values = TensorData::from_bytes(bytes, [rows, columns], dtype);

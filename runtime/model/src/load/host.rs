@@ -77,8 +77,14 @@ impl<'a> HostWeights<'a> {
     /// Zeros in the form of one matrix of a place.
     pub(super) fn blank(self, at: Place) -> OnHost {
         let [_, rows, columns] = self.extents(at);
-        match self.kept(at).and_then(Kept::scheme) {
-            Some(scheme) => OnHost::Codes(stacked(scheme, [1, rows, columns])),
+        let shape = [1, rows, columns];
+        match self.kept(at) {
+            Some(Kept::Stored(scheme)) => OnHost::Codes(stacked(scheme, shape)),
+            Some(Kept::Rounded(by)) => OnHost::Codes(stacked(by.into(), shape)),
+            Some(Kept::Blocks(format)) => OnHost::Blocks(Blocks {
+                bytes: vec![0; rows * format.row_bytes(columns)],
+                layout: BlockLayout { shape, format },
+            }),
             None => OnHost::Values(in_one_row(vec![0.0; rows * columns])),
         }
     }

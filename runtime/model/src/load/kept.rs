@@ -41,15 +41,6 @@ impl Kept {
         let stored = stored.filter(|_| options.keep_fp8).map(Self::Stored);
         stored.or(options.round.map(Self::Rounded))
     }
-
-    /// The scheme of FP8 codes; `None` for blocks.
-    pub(super) fn scheme(self) -> Option<Fp8Scheme> {
-        match self {
-            Self::Stored(scheme) => Some(scheme),
-            Self::Rounded(quantizer) => Some(quantizer.into()),
-            Self::Blocks(_) => None,
-        }
-    }
 }
 
 /// Whether a place has codes and, beside them, the changes of adapters as factors.
@@ -58,10 +49,10 @@ pub(super) fn is_changed_beside(slot: Slot, target: &Target, options: LoadOption
 }
 
 /// Whether the changes of adapters are in the values of a place even where it would have codes: below another adapter, which takes the place of
-/// factors, and in a cache of experts, which has no places for factors.
+/// factors, in a cache of experts, which has no places for factors, and in an exact model, whose products have none beside them.
 fn is_merged(slot: Slot, target: &Target, options: LoadOptions) -> bool {
     let cached = slot.is_of_experts() && options.expert_cache.is_some();
-    !target.changes.is_empty() && (options.frozen || cached)
+    !target.changes.is_empty() && (options.frozen || cached || options.exact)
 }
 
 /// The number of projections in which the FP8 codes of a place are laid out: one where changes are added between their product and an activation, or

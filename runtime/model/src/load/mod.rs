@@ -263,8 +263,7 @@ impl ModelFiles {
     /// # Errors
     /// [`Error::NoRoom`] for more bytes than are free; a device that doesn't tell how many are ([`moebius::memory_free`]) passes.
     /// [`Error::Moebius`] for a type that the device lacks and for experts that it can't divide, [`Error::Config`] where weights are to be in
-    /// blocks and the model is exact or has a cache of experts, or where they are to be those of files that have none, or other quantized
-    /// types.
+    /// the blocks of files that have none, or other quantized types.
     pub fn check_memory(
         &self,
         device: &Device,
@@ -275,8 +274,9 @@ impl ModelFiles {
         self.spec.check_experts(device)?;
         narrow::check(self.files.checkpoint(), &self.plan, options)?;
         let weights = self.weight_bytes(device, options);
+        let decoding = size::decoding_bytes(&self.plan, options);
         let cache = self.with_decoded(cache, device, options);
-        Ok(cache.check(0, weights, device)?)
+        Ok(cache.check(0, weights.saturating_add(decoding), device)?)
     }
 
     /// `cache`, whose step also counts what a device decodes of the weights.
@@ -308,8 +308,8 @@ impl ModelFiles {
     }
 
     /// The options by which the model fits on a device: these, where [`ModelFiles::check_memory`] finds room for what they ask. Where it finds none
-    /// and they have no `expert_cache`, aren't `exact` and have no weights in blocks, the experts of a mixture stay in the files, and the cache has what is free beside all else. Reads no
-    /// weights.
+    /// and they have no `expert_cache` and aren't `exact`, the experts of a mixture stay in the files, and the cache has what is free beside all
+    /// else. Reads no weights.
     ///
     /// # Errors
     /// As [`ModelFiles::check_memory`], also where what is free holds fewer than two experts of each layer.
@@ -320,7 +320,7 @@ impl ModelFiles {
         cache: CacheMemory,
     ) -> Result<LoadOptions, Error> {
         let refused = match self.check_memory(device, options, cache) {
-            // An exact model and one in blocks have all experts on the device.
+            // An exact model has all experts on the device.
             Err(Error::NoRoom(refused)) if options.may_switch() => refused,
             checked => return checked.map(|()| options),
         };

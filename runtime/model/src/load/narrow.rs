@@ -82,22 +82,12 @@ fn in_blocks(piece: &Piece, columns: usize) -> Option<BlockFormat> {
 /// Checks that weights can be in blocks, if options ask for it.
 ///
 /// # Errors
-/// [`Error::Config`] for a cache of experts, and an exact model; where the blocks are to be those of the file also for a quantized type that no
-/// device decodes, and for files without blocks.
+/// [`Error::Config`] where the blocks are to be those of the file, for a quantized type that no device decodes, and for files without blocks.
 pub(super) fn check(
     reader: Checkpoint<'_>,
     plan: &Plan,
     options: LoadOptions,
 ) -> Result<(), Error> {
-    if options.blocks == InBlocks::None {
-        return Ok(());
-    }
-    let what = "weights in blocks of codes";
-    let resident = options.expert_cache.is_none();
-    let expected = "all experts on the device";
-    Error::check(resident, what, expected, "a cache of experts")?;
-    let expected = "sums in a device's own order";
-    Error::check(!options.exact, what, expected, "an exact model")?;
     match options.blocks {
         InBlocks::File => check_file(reader, plan),
         InBlocks::None | InBlocks::Format(_) => Ok(()),

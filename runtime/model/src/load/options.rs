@@ -112,7 +112,8 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Loads a model whose passes have the same bits on every device ([`Model::with_exact`]): all weights are f32, decoded on the host.
+    /// Loads a model whose passes have the same bits on every device ([`Model::with_exact`]): all weights are f32, decoded on the host. With
+    /// [`blocks`](Self::with_blocks) they stay such on the device, and each product decodes its own.
     pub fn exact() -> Self {
         Self {
             keep_fp8: false,
@@ -172,7 +173,7 @@ impl LoadOptions {
 impl LoadOptions {
     /// Whether experts may stay in the files where memory doesn't hold all of them.
     pub(super) fn may_switch(self) -> bool {
-        self.expert_cache.is_none() && !self.exact && self.blocks == InBlocks::None
+        self.expert_cache.is_none() && !self.exact
     }
 
     /// The model, exact if it is to be.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::{DType, Device};
+use moebius::exact::decoding_bytes as decoding;
 use moebius::fp8::Fp8Layout;
 use moebius::nn::{decodes_weights, takes_half_weights};
 use moebius_ops::scaling::Fp8Scheme;
@@ -11,7 +12,7 @@ use super::adapting::factor_elements;
 use super::kept::{Kept, parts};
 use super::mapping::{Plan, Target};
 use super::{ExpertsFrom, LoadOptions};
-use crate::decoder::Slot;
+use crate::decoder::{Place, Slot};
 
 /// Bytes of a plan's weights on a device where all of them are there, loaded by options.
 pub(super) struct Sizes {
@@ -78,6 +79,17 @@ fn largest_coded(plan: &Plan, options: LoadOptions) -> u64 {
         (size_of::<f32>() * rows * columns) as u64
     });
     sizes.max().unwrap_or(0)
+}
+
+/// Bytes that an exact model takes beside its weights while a product decodes blocks; 0 for other models.
+pub(super) fn decoding_bytes(plan: &Plan, options: LoadOptions) -> u64 {
+    let in_blocks = |(place, target): (&Place, &Target)| {
+        let kept = Kept::of(place.slot, target, options);
+        let blocks = options.exact && matches!(kept, Some(Kept::Blocks(_)));
+        blocks.then(|| decoding(target.shape.iter().product()))
+    };
+    let all = plan.targets.iter().filter_map(in_blocks);
+    all.max().unwrap_or(0)
 }
 
 /// Bytes of the weights of one place: blocks, or codes with their padding and scales where it keeps codes or gets some, with the factors of

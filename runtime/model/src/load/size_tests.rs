@@ -3,7 +3,7 @@ use std::path::Path;
 use super::*;
 use crate::adapter::{Adapter, AdapterConfig, Factors};
 use crate::decoder::CacheMemory;
-use crate::load::{BaseWeights, ModelFiles};
+use crate::load::{BaseWeights, InBlocks, ModelFiles};
 
 /// The model of a case.
 fn case(name: &str) -> ModelFiles {
@@ -102,21 +102,38 @@ fn experts_in_host_memory_take_a_cache_and_one_layer() {
     assert_eq!(sizes.least_cache(), Some(3 * layer / 4));
 }
 
-/// The smallest cache has room for the experts with the padding of their codes, which a layer asks for.
+/// The smallest cache has room for the experts with the padding of their codes or blocks, which a layer asks for.
 #[test]
 fn the_smallest_cache_of_coded_experts_can_be_made() {
-    let files = case("decoder_olmoe");
-    let (device, options) = (Device::flex(), LoadOptions::fp8());
-    let least = Sizes::of(&files.plan, &device, options).least_cache();
-    let load = |cache| {
-        let options = LoadOptions {
-            expert_cache: cache,
-            ..options
+    let in_blocks = LoadOptions::default().with_blocks(InBlocks::File);
+    for (name, options) in [
+        ("decoder_olmoe", LoadOptions::fp8()),
+        ("decoder_gpt_oss_mxfp4", in_blocks),
+    ] {
+        let files = case(name);
+        let device = Device::flex();
+        let least = Sizes::of(&files.plan, &device, options).least_cache();
+        let load = |cache| {
+            let options = LoadOptions {
+                expert_cache: cache,
+                ..options
+            };
+            files.load(&device, options, &mut |_| ())
         };
-        files.load(&device, options, &mut |_| ())
-    };
-    assert!(load(least).is_ok());
-    assert!(load(least.map(|bytes| bytes - 3)).is_err());
+        assert!(load(least).is_ok());
+        assert!(load(least.map(|bytes| bytes - 3)).is_err());
+    }
+}
+
+/// An exact model has room to decode the largest matrix that is in blocks, the second of a network, with eight numbers for each value.
+#[test]
+fn decoding_of_an_exact_model_is_counted() {
+    let files = case("gguf/quantized.gguf");
+    let bytes = |options| decoding_bytes(&files.plan, options);
+    let exact = LoadOptions::exact();
+    assert_eq!(bytes(exact), 0);
+    assert_eq!(bytes(LoadOptions::default().with_blocks(InBlocks::File)), 0);
+    assert_eq!(bytes(exact.with_blocks(InBlocks::File)), 8 * 4 * 256 * 256);
 }
 
 /// Experts that stay in the files take the bytes of the cache alone.

@@ -61,8 +61,9 @@ fn files_of_several_types_keep_their_blocks() {
     assert_eq!(blocks.vocabulary(), 32);
     let layout = blocks.embedding_blocks.as_ref().unwrap().layout();
     assert_eq!(layout.shape, [1, 32, 256]);
-    let exact = blocks.clone().with_exact().map(|_| ()).unwrap_err();
-    assert!(exact.to_string().contains("blocks of codes"), "{exact}");
+    // Where both are exact, each product decodes to the bits that the load decoded to.
+    let exactly = |model: &Model| logits(&model.clone().with_exact().unwrap());
+    assert!(exactly(&blocks) == exactly(&decoded));
     // What is read back from the device is what the file stands for.
     assert_same(&blocks, &decoded);
 }
@@ -116,14 +117,6 @@ fn files_without_blocks_are_refused_by_what_they_hold() {
             );
         }
     }
-    let files = ModelFiles::open(&cases("gguf/quantized.gguf")).unwrap();
-    let cached = LoadOptions {
-        expert_cache: Some(1 << 20),
-        ..as_stored()
-    };
-    let error = files.load(&Device::flex(), cached, &mut |_| ());
-    let error = error.map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("a cache of experts"), "{error}");
 }
 
 /// Gradients pass weights in blocks: on a device that records them a model computes the same.
@@ -200,11 +193,4 @@ fn rows_that_are_no_whole_blocks_are_told_by_their_tensors() {
     assert_eq!(others, [down(0), down(1)]);
     assert!(files.of_another_type(rounded(BlockFormat::Q8_0)).is_empty());
     assert!(files.of_another_type(as_stored()).is_empty());
-    let exact = LoadOptions {
-        exact: true,
-        ..rounded(BlockFormat::Q8_0)
-    };
-    let error = files.load(&Device::flex(), exact, &mut |_| ());
-    let error = error.map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("an exact model"), "{error}");
 }

@@ -257,8 +257,18 @@ impl FeedForwardExperts {
 
     /// Whether both weights are in floating point without low-rank changes, so that a forward is fused.
     pub(in crate::moe) fn is_float(&self) -> bool {
+        self.are_plain(&[Precision::Float])
+    }
+
+    /// Whether each weight is in floating point or in blocks of codes, without low-rank changes.
+    pub(in crate::moe) fn has_values_or_blocks(&self) -> bool {
+        self.are_plain(&[Precision::Float, Precision::Blocks])
+    }
+
+    /// Whether both weights have one of these precisions, and no low-rank changes.
+    fn are_plain(&self, precisions: &[Precision]) -> bool {
         let is_plain = |weight: &Weight<3>| {
-            weight.precision() == Precision::Float && weight.changes().is_empty()
+            precisions.contains(&weight.precision()) && weight.changes().is_empty()
         };
         [&self.w_in, &self.w_out].into_iter().all(is_plain)
     }

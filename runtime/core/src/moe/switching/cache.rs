@@ -64,7 +64,7 @@ impl ExpertCache {
         one: &HostExpert,
         like: Like,
         budget_bytes: u64,
-    ) -> Result<Self, Mismatch> {
+    ) -> Result<Self, Error> {
         let expert_bytes = one.bytes();
         let places = (budget_bytes / expert_bytes).saturating_sub(1);
         let places = places.min(layer.config.experts as u64) as usize;
@@ -125,14 +125,14 @@ impl ExpertCache {
     }
 
     /// The places as a stack of experts. While it exists, a place that is overwritten costs a copy of all.
-    pub(super) fn experts(&self) -> FeedForwardExperts {
+    pub(super) fn experts(&self) -> Result<FeedForwardExperts, Error> {
         let [b_in, b_out] = [&self.b_in, &self.b_out].map(|bias| bias.clone().map(frozen));
-        FeedForwardExperts {
-            w_in: self.w_in.weight(),
+        Ok(FeedForwardExperts {
+            w_in: self.w_in.weight()?,
             b_in,
-            w_out: self.w_out.weight(),
+            w_out: self.w_out.weight()?,
             b_out,
-        }
+        })
     }
 
     /// Returns the place of every expert of the wave, and the number of places for all other experts: \[E+1\].

@@ -10,8 +10,8 @@
 //! Experts in files are read by an [`ExpertSource`] when a batch needs them, each time that they get a place. It hears which ones are about to
 //! be read, so that the system can fetch several at once, and by [`SwitchedExperts::expect`] which ones a later batch is likely to need.
 //!
-//! Experts in FP8 stay codes and scales, on the host and on the device, and an expert takes their bytes alone. In f32 y has the bits of the
-//! resident layer; in f16 and bf16 each slot's output is rounded before the sum, not only the sum.
+//! Experts in FP8 stay codes and scales, and experts in blocks stay blocks, on the host and on the device, and an expert takes their bytes alone.
+//! In f32 y has the bits of the resident layer; in f16 and bf16 each slot's output is rounded before the sum, not only the sum.
 
 mod cache;
 mod residents;
@@ -20,7 +20,7 @@ mod weights;
 
 pub use cache::{CacheStatistics, ExpertCache};
 pub use source::ExpertSource;
-pub use weights::{HostCodes, HostWeight};
+pub use weights::{HostBlocks, HostCodes, HostWeight};
 
 use super::check::Like;
 use super::chosen::ChosenExperts;
@@ -43,7 +43,7 @@ use moebius_shaders::grouped_gemm::Variant;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::Arc;
-use weights::{CodedProducts, Kind, part};
+use weights::{CodedProducts, part};
 
 /// A mixture-of-experts layer for inference with experts that are moved to the device when a token
 /// needs them; see the [module](self).
@@ -263,7 +263,7 @@ impl SwitchedExperts {
         let options = (&rows.device(), DType::F32);
         let ones = Tensor::<2>::ones(places.dims(), options);
         let rule = CapacityRule::default();
-        let (count, experts) = (self.cache.places(), self.cache.experts());
+        let (count, experts) = (self.cache.places(), self.cache.experts()?);
         let routing = moebius_ops::routing::Problem::new(places.dims()[0], count, 1)?;
         let problem = self.layer.config.fused(routing, rows.dtype())?;
         let variant = self.variant.or(experts.needed());
@@ -326,7 +326,7 @@ pub struct HostLayer {
     pub experts: Vec<HostExpert>,
     /// Where experts are read from that aren't in host memory.
     source: Option<Arc<dyn ExpertSource>>,
-    /// How products use the codes of the two weights; without meaning for weights in floating point.
+    /// How products use the FP8 codes of the two weights; without meaning for other weights.
     products: Option<[CodedProducts; 2]>,
 }
 
@@ -334,7 +334,7 @@ impl HostLayer {
     /// Reads a layer's experts; waits for the device, and frees the experts there if this was the last copy of the layer.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward, that train in FP8 or are in blocks, of which only one
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward, that train in FP8, of which only one
     /// weight is FP8 codes, or whose activations are measured while they run,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
     pub fn read(layer: MoeLayer) -> Result<Self, Error> {
@@ -396,7 +396,8 @@ impl HostLayer {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes or dtypes
     /// than the configuration's, [`ErrorKind::Device`](crate::ErrorKind::Device) for several devices or one that records gradients,
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a budget of less than two experts: one in place and one on its way.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a budget of less than two experts: one in place and one on its way, and
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for places in blocks that exceed a buffer of the device.
     pub fn switched(self, budget_bytes: u64, device: &Device) -> Result<SwitchedExperts, Error> {
         let expected = "one that doesn't record gradients";
         let got = format_args!("{device:?}");
@@ -433,12 +434,13 @@ impl HostLayer {
             Mismatch::check("host experts", config.experts, experts.len())?;
         }
         let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
-        let dtype = match (first.w_in.kind(), first.w_out.kind(), &self.products) {
-            (Kind::Float(dtype), Kind::Float(other), _) => {
+        let own = [&first.w_in, &first.w_out].map(|weight| weight.kind().dtype());
+        let dtype = match (own, &self.products) {
+            ([Some(dtype), Some(other)], _) => {
                 check_same("dtype of host experts", other, dtype)?;
                 dtype
             }
-            (Kind::Fp8 { .. }, Kind::Fp8 { .. }, Some([products, _])) => products.dtype,
+            ([None, None], Some([products, _])) => products.dtype,
             _ => return Err(not_feed_forward(config)),
         };
         for expert in experts {
@@ -463,14 +465,14 @@ impl HostLayer {
     }
 }
 
-/// How products use the codes of both weights of experts; `None` for weights in floating point.
+/// How products use the FP8 codes of both weights of experts; `None` for weights in floating point and in blocks.
 fn products(
     stack: &FeedForwardExperts,
     config: &MoeConfig,
 ) -> Result<Option<[CodedProducts; 2]>, Mismatch> {
     let of = [&stack.w_in, &stack.w_out].map(CodedProducts::of);
     match of {
-        [Ok(None), Ok(None)] if stack.is_float() => Ok(None),
+        [Ok(None), Ok(None)] if stack.has_values_or_blocks() => Ok(None),
         [Ok(Some(w_in)), Ok(Some(w_out))] => Ok(Some([w_in, w_out])),
         [Err(error), _] | [_, Err(error)] => Err(error),
         _ => Err(not_feed_forward(config)),

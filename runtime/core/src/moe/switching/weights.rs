@@ -1,7 +1,8 @@
 //! One weight of all experts: on the host expert by expert, and on the device in a fixed number of places.
 
 use crate::Error;
-use crate::check::check_same;
+use crate::blocks::{BlockFormat, BlockLayout, BlockTensor};
+use crate::check::{check_same, element};
 use crate::fp8::{
     ActivationScaling, Activations, Codes, Fp8Layout, Fp8Matrices, Fp8Scales, Fp8Scheme,
     Instructions, Weight,
@@ -21,6 +22,8 @@ pub enum HostWeight {
     Float(TensorData),
     /// FP8 codes and scales.
     Fp8(HostCodes),
+    /// Blocks of codes.
+    Blocks(HostBlocks),
 }
 
 /// FP8 codes and scales of one matrix \[out, in\] in host memory, as they lie in the memory of a device.
@@ -33,11 +36,32 @@ pub struct HostCodes {
     parts: usize,
 }
 
+/// Blocks of codes of one matrix \[out, in\] in host memory, as they lie in the memory of a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostBlocks {
+    words: TensorData,
+    /// The layout of a stack of this one matrix.
+    layout: BlockLayout,
+    /// The dtype of the products' inputs and outputs.
+    dtype: DType,
+}
+
 /// What all matrices of a weight have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Float(DType),
     Fp8 { scheme: Fp8Scheme, parts: usize },
+    Blocks { format: BlockFormat, dtype: DType },
+}
+
+impl Kind {
+    /// The dtype of products, which that of FP8 codes doesn't tell.
+    pub(super) fn dtype(self) -> Option<DType> {
+        match self {
+            Self::Float(dtype) | Self::Blocks { dtype, .. } => Some(dtype),
+            Self::Fp8 { .. } => None,
+        }
+    }
 }
 
 impl From<TensorData> for HostWeight {
@@ -49,6 +73,30 @@ impl From<TensorData> for HostWeight {
 impl From<HostCodes> for HostWeight {
     fn from(codes: HostCodes) -> Self {
         Self::Fp8(codes)
+    }
+}
+
+impl From<HostBlocks> for HostWeight {
+    fn from(blocks: HostBlocks) -> Self {
+        Self::Blocks(blocks)
+    }
+}
+
+impl HostBlocks {
+    /// The blocks of one matrix, row by row without padding as files have them, for inputs and outputs of `dtype`. `layout` is that of a stack
+    /// of this one matrix.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for several matrices, rows that aren't whole blocks, another number of bytes than the
+    /// layout has, and a dtype that isn't f32, f16 or bf16.
+    pub fn new(bytes: &[u8], layout: BlockLayout, dtype: DType) -> Result<Self, Error> {
+        Mismatch::check("matrices of an expert's weight", 1, layout.shape[0])?;
+        element(dtype)?;
+        Ok(Self {
+            words: layout.words(bytes)?,
+            layout,
+            dtype,
+        })
     }
 }
 
@@ -120,6 +168,18 @@ impl HostWeight {
     /// Reads the weight of expert number `expert`; waits for the device.
     pub fn read(weight: &Weight<3>, expert: usize) -> Result<Self, Error> {
         weight.check_unchanged()?;
+        if let Some(blocks) = weight.blocks() {
+            let BlockLayout {
+                shape: [_, n, k],
+                format,
+            } = blocks.layout();
+            let shape = [1, n, k];
+            return Ok(Self::Blocks(HostBlocks {
+                words: entries(&blocks.words(), expert, 1)?,
+                layout: BlockLayout { shape, format },
+                dtype: blocks.dtype(),
+            }));
+        }
         let Some(codes) = weight.codes() else {
             return Ok(Self::Float(part(&weight.float()?, expert)?));
         };
@@ -146,15 +206,17 @@ impl HostWeight {
         match self {
             Self::Float(values) => values.shape().to_vec(),
             Self::Fp8(codes) => codes.layout.shape[1..].to_vec(),
+            Self::Blocks(blocks) => blocks.layout.shape[1..].to_vec(),
         }
     }
 
-    /// Bytes of the values, or of codes and scales with their padding.
+    /// Bytes of the values, of codes and scales with their padding, or of blocks with theirs.
     pub fn bytes(&self) -> u64 {
         let bytes = |data: &TensorData| data.bytes().len() as u64;
         match self {
             Self::Float(values) => bytes(values),
             Self::Fp8(codes) => bytes(&codes.panels) + bytes(&codes.scales),
+            Self::Blocks(blocks) => bytes(&blocks.words),
         }
     }
 
@@ -164,6 +226,10 @@ impl HostWeight {
             Self::Fp8(codes) => Kind::Fp8 {
                 scheme: codes.layout.scheme,
                 parts: codes.parts,
+            },
+            Self::Blocks(blocks) => Kind::Blocks {
+                format: blocks.layout.format,
+                dtype: blocks.dtype,
             },
         }
     }
@@ -182,12 +248,8 @@ impl CodedProducts {
     /// Those of a weight; `None` for one without codes.
     ///
     /// # Errors
-    /// [`Mismatch`] for activations whose scales follow what a forward measures, as it computes a batch in several waves, and for blocks of
-    /// codes.
+    /// [`Mismatch`] for activations whose scales follow what a forward measures, as it computes a batch in several waves.
     pub(super) fn of(weight: &Weight<3>) -> Result<Option<Self>, Mismatch> {
-        let (what, expected) = ("weights of switched experts", "values or FP8 codes");
-        let in_blocks = weight.blocks().is_some();
-        Fault::Unsupported.unless(!in_blocks, what, expected, "blocks of codes")?;
         let Some(codes) = weight.codes_of() else {
             return Ok(None);
         };
@@ -226,6 +288,7 @@ pub(super) enum Places {
     /// Values \[places, out, in\].
     Float(Box<Tensor<3>>),
     Fp8(Box<CodedPlaces>),
+    Blocks(Box<BlockPlaces>),
 }
 
 /// FP8 codes and scales of the experts that have places on the device.
@@ -238,17 +301,26 @@ pub(super) struct CodedPlaces {
     products: CodedProducts,
 }
 
+/// Blocks of codes of the experts that have places on the device.
+#[derive(Debug)]
+pub(super) struct BlockPlaces {
+    /// The words \[places, out, words of a row\].
+    words: Tensor<3, Int>,
+    layout: BlockLayout,
+    dtype: DType,
+}
+
 impl Places {
-    /// Places for `count` weights like `one`, which hold zeros. Codes need `products`.
+    /// Places for `count` weights like `one`, which hold zeros. FP8 codes need `products`.
     ///
     /// # Errors
-    /// [`Mismatch`] for codes without products.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for codes without products, and for more blocks than a buffer of the device holds.
     pub(super) fn new(
         one: &HostWeight,
         count: usize,
         products: Option<&CodedProducts>,
         device: &Device,
-    ) -> Result<Self, Mismatch> {
+    ) -> Result<Self, Error> {
         match one {
             HostWeight::Float(values) => {
                 let shape: Vec<usize> = [count].into_iter().chain(one.shape()).collect();
@@ -263,14 +335,19 @@ impl Places {
                 let places = CodedPlaces::new(codes, count, products, device);
                 Ok(Self::Fp8(Box::new(places)))
             }
+            HostWeight::Blocks(blocks) => {
+                let places = BlockPlaces::new(blocks, count, device)?;
+                Ok(Self::Blocks(Box::new(places)))
+            }
         }
     }
 
     /// The weight of all places. While it exists, a place that is overwritten costs a copy of all.
-    pub(super) fn weight(&self) -> Weight<3> {
+    pub(super) fn weight(&self) -> Result<Weight<3>, Error> {
         match self {
-            Self::Float(values) => frozen(Tensor::clone(values)).into(),
-            Self::Fp8(codes) => codes.weight(),
+            Self::Float(values) => Ok(frozen(Tensor::clone(values)).into()),
+            Self::Fp8(codes) => Ok(codes.weight()),
+            Self::Blocks(blocks) => blocks.weight(),
         }
     }
 
@@ -292,6 +369,9 @@ impl Places {
                     Fp8Scales::E8M0(words) => assign_entries(words, new.scales, place),
                 }
             }
+            (Self::Blocks(places), HostWeight::Blocks(new)) => {
+                assign_entries(&mut places.words, new.words, place);
+            }
             _ => unreachable!("the kinds are the same"),
         }
         Ok(())
@@ -301,6 +381,7 @@ impl Places {
         match self {
             Self::Float(values) => values.dims()[1..].to_vec(),
             Self::Fp8(codes) => codes.layout.shape[1..].to_vec(),
+            Self::Blocks(blocks) => blocks.layout.shape[1..].to_vec(),
         }
     }
 
@@ -311,7 +392,33 @@ impl Places {
                 scheme: codes.layout.scheme,
                 parts: codes.parts,
             },
+            Self::Blocks(blocks) => Kind::Blocks {
+                format: blocks.layout.format,
+                dtype: blocks.dtype,
+            },
         }
+    }
+}
+
+impl BlockPlaces {
+    fn new(one: &HostBlocks, count: usize, device: &Device) -> Result<Self, Error> {
+        let [_, n, k] = one.layout.shape;
+        let layout = BlockLayout {
+            shape: [count, n, k],
+            ..one.layout
+        };
+        layout.check(device)?;
+        let options = (device, one.words.dtype());
+        Ok(Self {
+            words: Tensor::zeros(layout.words_shape(), options),
+            layout,
+            dtype: one.dtype,
+        })
+    }
+
+    fn weight(&self) -> Result<Weight<3>, Error> {
+        let words = self.words.clone();
+        Weight::from_blocks(BlockTensor::of_words(words, self.layout, self.dtype))
     }
 }
 
