@@ -42,7 +42,7 @@ pub(super) fn stored(slot: Slot, target: &Target) -> Option<BlockFormat> {
 /// blocks. `None` for a place whose values stay as they are.
 fn kind_of(slot: Slot, target: &Target, format: BlockFormat) -> Option<GgmlType> {
     let [_, _, columns] = slot.extents(&target.shape);
-    let kind = GgmlType::of_blocks(format);
+    let kind = GgmlType::of_blocks(format)?;
     slot.takes_blocks().then(|| kind.fitting(columns))
 }
 
@@ -59,9 +59,9 @@ pub(super) fn of_another_type(plan: &Plan, options: LoadOptions) -> BTreeSet<&st
     let InBlocks::Format(format) = options.blocks else {
         return BTreeSet::new();
     };
-    let asked = GgmlType::of_blocks(format);
     let other = |at: &Place, target: &Target| {
-        kind_of(at.slot, target, format).is_some_and(|kind| kind != asked)
+        let kind = kind_of(at.slot, target, format);
+        kind.is_some() && kind != GgmlType::of_blocks(format)
     };
     let targets = plan.targets.iter().filter(|(at, target)| other(at, target));
     let pieces = targets.flat_map(|(_, target)| &target.pieces);
@@ -83,7 +83,7 @@ fn in_blocks(piece: &Piece, columns: usize) -> Option<BlockFormat> {
 ///
 /// # Errors
 /// [`Error::Config`] for a cache of experts, and an exact model; where the blocks are to be those of the file also for a quantized type that no
-/// device decodes, and for files without blocks.
+/// device decodes, and for files without blocks; and for a format to which nothing is rounded.
 pub(super) fn check(
     reader: Checkpoint<'_>,
     plan: &Plan,
@@ -100,7 +100,12 @@ pub(super) fn check(
     Error::check(!options.exact, what, expected, "an exact model")?;
     match options.blocks {
         InBlocks::File => check_file(reader, plan),
-        InBlocks::None | InBlocks::Format(_) => Ok(()),
+        InBlocks::Format(format) => {
+            let has_quantizer = GgmlType::of_blocks(format).is_some();
+            let expected = "a type that values can be rounded to";
+            Error::check(has_quantizer, what, expected, format)
+        }
+        InBlocks::None => Ok(()),
     }
 }
 

@@ -145,7 +145,8 @@ fn recording_changes_no_logits() {
 fn assert_rounded(folder: &Path, format: BlockFormat) {
     let file = tempfile::tempdir().unwrap();
     let file = file.path().join("m.gguf");
-    let report = written(folder, &file, of_kind(GgmlType::of_blocks(format))).unwrap();
+    let kind = GgmlType::of_blocks(format).unwrap();
+    let report = written(folder, &file, of_kind(kind)).unwrap();
     let [files, stored] = [folder, &file].map(|path| ModelFiles::open(path).unwrap());
     let (options, as_stored) = (rounded(format), as_stored());
     let model = loaded(&files, options);
@@ -179,7 +180,8 @@ fn weights_rounded_on_load_are_those_of_a_written_file() {
         let folder = tempfile::tempdir().unwrap();
         let from = folder.path().join("from");
         drawn(family, &from);
-        for format in BlockFormat::ALL {
+        let all = BlockFormat::ALL.into_iter();
+        for format in all.filter(|format| GgmlType::of_blocks(*format).is_some()) {
             assert_rounded(&from, format);
         }
     }
