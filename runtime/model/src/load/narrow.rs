@@ -135,6 +135,9 @@ fn check_file(reader: Checkpoint<'_>, plan: &Plan) -> Result<(), Error> {
     if any {
         return Ok(());
     }
+    if reader.is_packed() {
+        types.insert("codes that can only be decoded".to_owned());
+    }
     refused(types.into_iter().collect::<Vec<_>>().join(", "))
 }
 
@@ -150,13 +153,14 @@ pub(super) fn read_blocks(
     let row = format.row_bytes(columns);
     let mut bytes = vec![0_u8; of.len() * rows * row];
     for piece in &target.pieces {
-        let mut own = vec![0; rows_in(piece, rows) * row];
+        let taken = rows_in(piece, rows);
+        let mut own = vec![0; taken * row];
         for [number, to] in matrices_of(piece, &of) {
             if piece.form.is_mxfp4() {
                 read_mxfp4(reader, piece, number, &mut own)?;
             } else {
-                let from = number * own.len() + piece.skipped * row;
-                reader.read_part(&piece.name, from as u64, &mut own)?;
+                let first = number * taken + piece.skipped;
+                reader.read_blocks(&piece.name, [first, row], &mut own)?;
             }
             let out = &mut bytes[to * rows * row..][..rows * row];
             place(piece, &own, out, [rows, row]);
