@@ -1,6 +1,7 @@
-//! Weights in blocks of codes with scales, as GGUF files have them: what ggml calls quantized types.
+//! Weights in blocks of codes with scales, as GGUF files have them (what ggml calls quantized types), or with the codes, scales and zeros of
+//! GPTQ and AWQ.
 //!
-//! A [`BlockTensor`] holds the bytes of a file, and no other copy. Products decode the blocks while they load them, in f32, so that their
+//! A [`BlockTensor`] holds these bytes, and no other copy. Products decode the blocks while they load them, in f32, so that their
 //! results are those of the decoded weights. A layer is made of it by [`Weight::from_blocks`](crate::fp8::Weight::from_blocks); it doesn't
 //! train, but gradients pass through it.
 
@@ -357,6 +358,10 @@ impl Bytes {
         match levels {
             Levels::Signed => signed(codes),
             Levels::From(zero) => floats(codes) - f32::from(zero),
+            Levels::FromZero => {
+                let zeros = floats(self.some(0, 1).bitwise_and_scalar(15));
+                floats(codes) - self.spread(zeros)
+            }
             Levels::Table(table) => {
                 looked_up(codes, |code| f32::from(table[usize::from(code & 15)]))
             }
@@ -390,7 +395,25 @@ impl Bytes {
                 let scales = self.some(each, self.values / GROUP);
                 (signed(scales) * self.half(all), None)
             }
+            Scales::Upper => (self.upper(), None),
         }
+    }
+
+    /// The number in f32 whose upper 20 bits the first bytes of every block have, \[count, 1\]: what sign and exponent stand for, and as many units
+    /// of the lowest bit as the others say. NaN becomes infinity.
+    fn upper(&self) -> Tensor<2> {
+        let [low, middle, upper] = [0, 1, 2].map(|at| self.some(at, 1));
+        let odd = middle.clone() / 128;
+        let units = (middle - odd.clone() * 128) * 16 + low / 16;
+        let exponents = upper * 2 + odd;
+        let number = |exponent: u32, unit: u32| f32::from_bits(exponent << 23 | unit << 12);
+        let unit = |exponent: u32| {
+            let unit = number(exponent, 1) - number(exponent, 0);
+            if unit.is_nan() { 0.0 } else { unit }
+        };
+        let each = of_table(exponents.clone(), (0..512).map(unit).collect());
+        let whole = (0..512).map(|exponent| number(exponent, 0)).collect();
+        of_table(exponents, whole) + floats(units) * each
     }
 
     /// The eight scales or minima of six bits whose bytes begin at `at`; the bytes of both are divided by `by`.
@@ -423,10 +446,15 @@ fn signed(bytes: Tensor<2, Int>) -> Tensor<2> {
 
 /// What each byte stands for, from a table: no device's power need be exact.
 fn looked_up(bytes: Tensor<2, Int>, of: impl Fn(u8) -> f32) -> Tensor<2> {
-    let table: Vec<f32> = (0..=u8::MAX).map(of).collect();
-    let table = TensorData::new(table, [256]);
-    let table = Tensor::<1>::from_data(table, (&bytes.device(), DType::F32));
-    let [rows, columns] = bytes.dims();
-    let bytes = bytes.reshape([rows * columns]);
-    table.select(0, bytes).reshape([rows, columns])
+    of_table(bytes, (0..=u8::MAX).map(of).collect())
+}
+
+/// The values of a table at these places.
+fn of_table(places: Tensor<2, Int>, table: Vec<f32>) -> Tensor<2> {
+    let count = table.len();
+    let table = TensorData::new(table, [count]);
+    let table = Tensor::<1>::from_data(table, (&places.device(), DType::F32));
+    let [rows, columns] = places.dims();
+    let places = places.reshape([rows * columns]);
+    table.select(0, places).reshape([rows, columns])
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use half::{bf16, f16};
+use moebius_ops::blocks::BlockFormat;
 use safetensors::Dtype;
 use serde::Deserialize;
 use serde_json::Value;
@@ -263,6 +264,12 @@ impl Reader {
         !self.packed.is_empty()
     }
 
+    /// The format of the blocks in which [`Self::read_blocks`] reads a weight that lies in several tensors: of four bits with scales in F16 or
+    /// BF16, each for a multiple of 32 neighbouring columns (GPTQ without `desc_act`, AWQ, compressed-tensors), or MXFP4. `None` for other tensors.
+    pub fn blocks(&self, name: &str) -> Option<BlockFormat> {
+        self.packed.get(name)?.blocks
+    }
+
     /// The contents of the `config.json` next to the weights.
     pub fn config(&self) -> Option<&Value> {
         self.config.as_ref().map(|(_, value)| value)
@@ -321,6 +328,36 @@ impl Reader {
         }
         self.files[info.file].0.read(info.at.start + at, out)?;
         self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Fills `out` with the blocks of whole rows of a weight, from row `first` on, one row after the other without padding. Codes, scales and zeros
+    /// are those of the file: the blocks decode to the bits that [`Self::read_f32`] gives, but MXFP4 to 0 in place of −0.
+    ///
+    /// # Errors
+    /// [`WeightsError::WrongTensor`] for a tensor that [`Self::blocks`] has no format of, for columns whose groups aren't those that the configuration
+    /// declares, and for damaged scales; [`WeightsError::DataLength`] when the weight ends before `out` is full; and the errors of [`Self::read`].
+    pub fn read_blocks(
+        &self,
+        name: &str,
+        first: usize,
+        out: &mut [u8],
+    ) -> Result<(), WeightsError> {
+        let info = self.info(name)?;
+        let (Some(weight), Some(format)) = (self.packed.get(name), self.blocks(name)) else {
+            let expected = "a weight whose codes can be in blocks";
+            return Err(self.wrong(name, expected, info.dtype));
+        };
+        let (columns, outer) = info.shape.split_last().unwrap_or((&0, &[][..]));
+        let rows = out.len() / format.row_bytes(*columns).max(1);
+        let (end, of_row) = (first.saturating_add(rows), 4 * *columns as u64);
+        if end > outer.iter().product::<usize>() {
+            let end = of_row.saturating_mul(end as u64);
+            return Err(data_length(name, info.bytes(), end));
+        }
+        weight.read_blocks(first..end, self, out)?;
+        // As many as the values have, of which the sum of all tensors is made.
+        self.read.fetch_add(of_row * rows as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -441,12 +478,13 @@ impl Reader {
 
 impl ReadParts for Reader {
     // Parts aren't counted as read: the weight is, once.
-    fn bytes(&self, part: &Part) -> Result<Vec<u8>, WeightsError> {
-        let mut bytes = self.room(&part.name, part.info.bytes())?;
-        bytes.resize(part.info.bytes() as usize, 0);
+    fn some(&self, part: &Part, bytes: Range<u64>) -> Result<Vec<u8>, WeightsError> {
+        let count = bytes.end.saturating_sub(bytes.start);
+        let mut room = self.room(&part.name, count)?;
+        room.resize(count as usize, 0);
         let (source, _) = &self.files[part.info.file];
-        source.read(part.info.at.start, &mut bytes)?;
-        Ok(bytes)
+        source.read(part.info.at.start + bytes.start, &mut room)?;
+        Ok(room)
     }
 
     fn floats(&self, part: &Part) -> Result<Vec<f32>, WeightsError> {

@@ -1,9 +1,10 @@
-//! Weights as blocks of codes with scales, in the bytes that GGUF files have: what ggml calls quantized types.
+//! Weights as blocks of codes with scales, in the bytes that GGUF files have (what ggml calls quantized types), and those of 4 bits of GPTQ,
+//! AWQ and compressed-tensors, whose codes, scale and zero of a group become a block.
 //!
-//! A row of a matrix consists of whole blocks of 32 or 256 values. The value of a code is scale · level, plus an offset in formats that
+//! A row of a matrix consists of whole blocks of 32 to 256 values. The value of a code is scale · level, plus an offset in formats that
 //! have one. [`BlockFormat::layout`] describes every format in the same words: where the bits of the codes lie ([`Field`]), which level
-//! a code has ([`Levels`]), and how scales are stored ([`Scales`]). Devices keep the bytes of a file as they are, each row padded to
-//! whole words of 32 bits.
+//! a code has ([`Levels`]), and how scales are stored ([`Scales`]). Devices keep these bytes as they are, each row padded to whole words of 32
+//! bits.
 //!
 //! A scale has at most 18 significant bits, and a level so few that their product is exact in f32. An offset is therefore added with
 //! one rounding, whether or not a compiler fuses the two, and all devices that keep subnormal numbers decode the same bits, which are
@@ -15,7 +16,7 @@ use half::f16;
 use serde::{Deserialize, Serialize};
 
 named! {
-    /// A format of blocks, by ggml's name in lower case.
+    /// A format of blocks, by ggml's name in lower case where ggml has it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum BlockFormat {
@@ -48,6 +49,12 @@ named! {
         Iq4Nl = "iq4_nl",
         /// 32 values in E2M1, and a scale in E8M0.
         Mxfp4 = "mxfp4",
+        /// 32 codes of 4 bits, a zero of 4 bits and a scale of 20.
+        Int4_32 = "int4_32",
+        /// The same with 64 codes.
+        Int4_64 = "int4_64",
+        /// The same with 128 codes.
+        Int4_128 = "int4_128",
     }
 }
 
@@ -129,16 +136,28 @@ pub enum Levels {
     Signed,
     /// The code minus a number.
     From(u8),
+    /// The code minus a number of its block: the low four bits of the first byte.
+    FromZero,
     /// A table of the 16 codes of 4 bits.
     Table([i8; 16]),
 }
 
 impl Levels {
+    /// The code whose level is 0, where levels are differences from one.
     #[inline(always)]
-    fn level(self, code: u8) -> f32 {
+    fn zero(self, block: &[u8]) -> f32 {
+        match self {
+            Self::From(zero) => f32::from(zero),
+            Self::FromZero => f32::from(block[0] & 15),
+            Self::Signed | Self::Table(_) => 0.0,
+        }
+    }
+
+    #[inline(always)]
+    fn level(self, code: u8, zero: f32) -> f32 {
         match self {
             Self::Signed => f32::from(code.cast_signed()),
-            Self::From(zero) => f32::from(code) - f32::from(zero),
+            Self::From(_) | Self::FromZero => f32::from(code) - zero,
             Self::Table(table) => f32::from(table[usize::from(code & 15)]),
         }
     }
@@ -164,6 +183,9 @@ pub enum Scales {
         /// What all of them are multiplied by.
         all: usize,
     },
+    /// The upper 20 bits of a number in f32, which hold every number in F16 and in BF16: the upper four bits of the first byte, and the two bytes
+    /// after it.
+    Upper,
 }
 
 impl Scales {
@@ -186,6 +208,10 @@ impl Scales {
             Self::EightBits { each, all } => {
                 let scale = f32::from(block[each + value / GROUP].cast_signed());
                 [half(all) * scale, 0.0]
+            }
+            Self::Upper => {
+                let bytes = [0, block[0] & 0xF0, block[1], block[2]];
+                [f32::from_le_bytes(bytes), 0.0]
             }
         }
     }
@@ -211,6 +237,22 @@ pub fn six_bits(packed: &[u8], group: usize) -> [u8; 2] {
         [scale & 63, least & 63]
     } else {
         [both & 15 | scale >> 6 << 4, both >> 4 | least >> 6 << 4]
+    }
+}
+
+const fn field(at: usize, bits: u32, run: usize) -> Field {
+    Field { at, bits, run }
+}
+
+/// The layout of a block of integers of four bits: a zero and a scale, and the codes after them.
+const fn int4(values: usize) -> Layout {
+    Layout {
+        values,
+        bytes: 3 + values / 2,
+        low: field(3, 4, 16),
+        high: None,
+        levels: Levels::FromZero,
+        scales: Scales::Upper,
     }
 }
 
@@ -240,9 +282,6 @@ impl BlockFormat {
             each: 192,
             all: 208,
         };
-        const fn field(at: usize, bits: u32, run: usize) -> Field {
-            Field { at, bits, run }
-        }
         match self {
             Self::Q8_0 => of([32, 34], field(2, 8, 32), None, Signed, SCALE),
             Self::Q4_0 => of([32, 18], field(2, 4, 16), None, From(8), SCALE),
@@ -272,6 +311,9 @@ impl BlockFormat {
                 let levels = Table(TWICE_E2M1);
                 of([32, 17], field(1, 4, 16), None, levels, Scales::Exponent)
             }
+            Self::Int4_32 => int4(32),
+            Self::Int4_64 => int4(64),
+            Self::Int4_128 => int4(128),
         }
     }
 
@@ -336,7 +378,7 @@ impl BlockFormat {
                 }
             };
         }
-        by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4);
+        by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128);
     }
 }
 
@@ -348,6 +390,7 @@ fn decode(layout: &Layout, bytes: &[u8], first: usize, out: &mut [f32]) {
         let block = &bytes[value / layout.values * layout.bytes..][..layout.bytes];
         let value = value % layout.values;
         let [scale, offset] = layout.scales.of_value(block, value);
+        let zero = layout.levels.zero(block);
         let mut codes = layout.low.of_group(block, value);
         if let Some(high) = layout.high {
             let upper = high.of_group(block, value);
@@ -356,7 +399,7 @@ fn decode(layout: &Layout, bytes: &[u8], first: usize, out: &mut [f32]) {
             }
         }
         for (out, code) in out.iter_mut().zip(codes) {
-            let value = scale * layout.levels.level(code);
+            let value = scale * layout.levels.level(code, zero);
             // The sum with 0 would lose the sign of a zero.
             *out = if layout.scales.has_offsets() {
                 value + offset

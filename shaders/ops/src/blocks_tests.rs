@@ -86,6 +86,34 @@ fn blocks_of_256_have_the_values_of_their_codes() {
     assert_eq!(got[1], -32.0);
 }
 
+/// Worked out by hand: 0.15625 is 0x3E20_0000, and −2^−20 · 1.5 (0xB5C0_0000) is smaller than any normal number in F16.
+#[test]
+fn integers_have_a_zero_and_a_scale_of_twenty_bits() {
+    let formats = [
+        BlockFormat::Int4_32,
+        BlockFormat::Int4_64,
+        BlockFormat::Int4_128,
+    ];
+    for (format, values) in formats.into_iter().zip([32, 64, 128]) {
+        let mut block = vec![0; values / 2 + 3];
+        block[..3].copy_from_slice(&[0x05, 0x20, 0x3e]);
+        // Values 1 and 17, and the last.
+        block[4] = 0xF2;
+        block[values / 2 + 2] = 0x90;
+        let got = decoded(format, &block);
+        assert_eq!(got.len(), values);
+        let expected = [-5.0_f32, -3.0, 10.0, 4.0].map(|level| 0.15625 * level);
+        assert_eq!([got[0], got[1], got[17], got[values - 1]], expected);
+        // The lowest bit of a number in F16: 1 + 2^−10.
+        block[..3].copy_from_slice(&[0x20, 0x80, 0x3f]);
+        assert_eq!(decoded(format, &block)[17], 15.0 + 15.0 / 1024.0);
+        block[..3].copy_from_slice(&[0x03, 0xc0, 0xb5]);
+        let small = f32::from_bits(0xb5c0_0000);
+        let got = decoded(format, &block);
+        assert_eq!([got[0], got[17]], [-3.0 * small, 12.0 * small]);
+    }
+}
+
 /// The last pairs take the upper bits of their scales from the bytes of the first four.
 #[test]
 fn scales_of_six_bits_are_put_together() {

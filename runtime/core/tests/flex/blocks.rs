@@ -8,15 +8,19 @@ fn floats(tensor: Tensor<2>) -> Vec<f32> {
     tensor.into_data().iter().collect()
 }
 
-/// The values of blocks with these scales in F16, one in each row: decoded by Burn's operations, and on the host.
-fn both(scales: impl Iterator<Item = [u8; 2]>) -> [Vec<f32>; 2] {
-    let device = Device::flex();
+/// The values of blocks of 32 that begin with these scales, one in each row: decoded by Burn's operations, and on the host.
+fn both<const N: usize>(
+    format: BlockFormat,
+    scales: impl Iterator<Item = [u8; N]>,
+) -> [Vec<f32>; 2] {
+    let (device, size) = (Device::flex(), format.layout().bytes);
+    let codes = 1..=(size - N) as u8;
     let bytes: Vec<u8> = scales
-        .flat_map(|[lower, upper]| [lower, upper].into_iter().chain(1..33))
+        .flat_map(|scale| scale.into_iter().chain(codes.clone()))
         .collect();
     let layout = BlockLayout {
-        shape: [1, bytes.len() / 34, 32],
-        format: BlockFormat::Q8_0,
+        shape: [1, bytes.len() / size, 32],
+        format,
     };
     let weights = BlockTensor::from_bytes(&bytes, layout, &device).unwrap();
     let ids = Tensor::<1, Int>::arange(0..layout.shape[1] as i64, &device);
@@ -24,20 +28,24 @@ fn both(scales: impl Iterator<Item = [u8; 2]>) -> [Vec<f32>; 2] {
     [weights.rows(ids).unwrap(), whole].map(floats)
 }
 
-/// A file may have any scale: zeros of both signs, subnormal numbers, infinity and NaN.
-#[test]
-fn rows_have_the_values_of_every_scale() {
-    let all = (0..=u8::MAX).flat_map(|upper| [[0, upper], [0xA7, upper]]);
-    let all = all.filter(|[lower, upper]| upper & 0x7F != 0x7C || *lower == 0);
-    let [got, want] = both(all);
+fn assert_same([got, want]: [Vec<f32>; 2]) {
     assert_eq!(got.len(), want.len());
     assert!(want.iter().any(|value| value.is_infinite()));
     for (at, (got, want)) in got.into_iter().zip(want).enumerate() {
         let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
         assert!(same, "value {at}: {got} in place of {want}");
     }
+}
+
+/// A file may have any scale: zeros of both signs, subnormal numbers, infinity and NaN.
+#[test]
+fn rows_have_the_values_of_every_scale() {
+    let all = (0..=u8::MAX).flat_map(|upper| [[0, upper], [0xA7, upper]]);
+    let all = all.filter(|[lower, upper]| upper & 0x7F != 0x7C || *lower == 0);
+    assert_same(both(BlockFormat::Q8_0, all));
     // NaN that Burn's operations take for infinity isn't a number that a model could go on with.
-    let [got, want] = both([[1, 0x7C], [0xFF, 0xFC]].into_iter());
+    let scales = [[1, 0x7C], [0xFF, 0xFC]].into_iter();
+    let [got, want] = both(BlockFormat::Q8_0, scales);
     assert!(want.into_iter().all(f32::is_nan));
     assert!(got.into_iter().all(f32::is_infinite));
 }
@@ -67,4 +75,18 @@ fn exact_products_decode_large_weights_in_parts() {
     let [got, want] = [got, want].map(|y| floats(y.unwrap()));
     assert_eq!(got.len(), rows);
     assert!(got == want && got.iter().all(|value| value.is_finite()));
+}
+
+/// Scales of twenty bits with every sign and exponent, beside a zero of four bits.
+#[test]
+fn rows_have_the_values_of_every_scale_of_integers() {
+    let parts = [[0x07, 0], [0xF3, 0x7F], [0x58, 0x80], [0x0F, 0xA5]];
+    let all = (0..=u8::MAX).flat_map(|upper| parts.map(|[low, middle]| [low, middle, upper]));
+    let is_nan = |[low, middle, upper]: &[u8; 3]| {
+        f32::from_le_bytes([0, low & 0xF0, *middle, *upper]).is_nan()
+    };
+    assert_same(both(
+        BlockFormat::Int4_32,
+        all.filter(|scale| !is_nan(scale)),
+    ));
 }

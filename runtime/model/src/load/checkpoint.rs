@@ -35,14 +35,6 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// The format of blocks that devices decode.
-    pub(super) fn blocks(self) -> Option<BlockFormat> {
-        match self {
-            Self::Safetensors(_) => None,
-            Self::Gguf(kind) => kind.blocks(),
-        }
-    }
-
     /// Whether values are codes in blocks, of any type.
     pub(super) fn is_quantized(self) -> bool {
         let floats = [GgmlType::F32, GgmlType::F16, GgmlType::BF16];
@@ -116,6 +108,19 @@ impl<'a> Checkpoint<'a> {
         }
     }
 
+    /// The format of a tensor's blocks, if it has such that devices decode, or codes that can become such.
+    pub(super) fn blocks(self, name: &str) -> Option<BlockFormat> {
+        match self {
+            Self::Safetensors(reader) => reader.blocks(name),
+            Self::Gguf(file) => file.get(name)?.kind.blocks(),
+        }
+    }
+
+    /// Whether some weights of a safetensors checkpoint are codes that lie in several tensors.
+    pub(super) fn is_packed(self) -> bool {
+        matches!(self, Self::Safetensors(reader) if reader.is_packed())
+    }
+
     /// Whether a tensor has values of 16 bits of this dtype, as they lie in memory.
     pub(super) fn has_halves(self, name: &str, dtype: DType) -> bool {
         let info = self.get(name);
@@ -163,6 +168,19 @@ impl<'a> Checkpoint<'a> {
         match self {
             Self::Safetensors(reader) => reader.read_part(name, at, out),
             Self::Gguf(file) => file.read_part(name, at, out),
+        }
+    }
+
+    /// Fills `out` with rows of `row` bytes in blocks, from row `first` of a tensor on.
+    pub(super) fn read_blocks(
+        self,
+        name: &str,
+        [first, row]: [usize; 2],
+        out: &mut [u8],
+    ) -> Result<(), WeightsError> {
+        match self {
+            Self::Safetensors(reader) => reader.read_blocks(name, first, out),
+            Self::Gguf(file) => file.read_part(name, (first * row) as u64, out),
         }
     }
 

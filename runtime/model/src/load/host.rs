@@ -127,7 +127,10 @@ impl<'a> HostWeights<'a> {
         read: &mut dyn FnMut(&str),
     ) -> Result<Blocks, Error> {
         let [_, rows, columns] = self.extents(at);
-        let (shape, kind) = ([of.len(), rows, columns], GgmlType::of_blocks(format));
+        let shape = [of.len(), rows, columns];
+        let Some(kind) = GgmlType::of_blocks(format) else {
+            unreachable!("what is asked for has been checked");
+        };
         let mut bytes = Vec::with_capacity(of.len() * rows * format.row_bytes(columns));
         for number in of {
             let values = unchanged(self.reader, self.plan, at, number..number + 1, read)?;

@@ -72,7 +72,7 @@ pub(crate) struct Piece {
     pub(super) skipped: usize,
     /// Layout of the FP8 codes, if the tensor holds such codes.
     pub(super) fp8: Option<StoredFp8>,
-    /// The format of the blocks, if the tensor holds such that devices decode.
+    /// The format of the blocks, if the tensor holds such that devices decode, or codes that can become such.
     pub(super) blocks: Option<BlockFormat>,
 }
 
@@ -201,7 +201,7 @@ impl Plan {
             of_name(name, shape, misfits);
         }
         if let Some(element) = of_name(&piece.name, &shape, misfits) {
-            piece.blocks = element.blocks();
+            piece.blocks = reader.blocks(&piece.name);
             match reader.fp8_layout(&piece.name) {
                 Some(Ok(layout)) if !piece.form.is_mxfp4() => {
                     used.extend(layout.scale.iter().chain(&layout.input_scale).cloned());

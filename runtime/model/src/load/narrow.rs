@@ -42,7 +42,7 @@ pub(super) fn stored(slot: Slot, target: &Target) -> Option<BlockFormat> {
 /// blocks. `None` for a place whose values stay as they are.
 fn kind_of(slot: Slot, target: &Target, format: BlockFormat) -> Option<GgmlType> {
     let [_, _, columns] = slot.extents(&target.shape);
-    let kind = GgmlType::of_blocks(format);
+    let kind = GgmlType::of_blocks(format)?;
     slot.takes_blocks().then(|| kind.fitting(columns))
 }
 
@@ -59,9 +59,9 @@ pub(super) fn of_another_type(plan: &Plan, options: LoadOptions) -> BTreeSet<&st
     let InBlocks::Format(format) = options.blocks else {
         return BTreeSet::new();
     };
-    let asked = GgmlType::of_blocks(format);
     let other = |at: &Place, target: &Target| {
-        kind_of(at.slot, target, format).is_some_and(|kind| kind != asked)
+        let kind = kind_of(at.slot, target, format);
+        kind.is_some() && kind != GgmlType::of_blocks(format)
     };
     let targets = plan.targets.iter().filter(|(at, target)| other(at, target));
     let pieces = targets.flat_map(|(_, target)| &target.pieces);
@@ -82,7 +82,8 @@ fn in_blocks(piece: &Piece, columns: usize) -> Option<BlockFormat> {
 /// Checks that weights can be in blocks, if options ask for it.
 ///
 /// # Errors
-/// [`Error::Config`] where the blocks are to be those of the file, for a quantized type that no device decodes, and for files without blocks.
+/// [`Error::Config`] where the blocks are to be those of the file, for a quantized type that no device decodes, and for files without blocks; and for
+/// a format to which nothing is rounded.
 pub(super) fn check(
     reader: Checkpoint<'_>,
     plan: &Plan,
@@ -90,7 +91,15 @@ pub(super) fn check(
 ) -> Result<(), Error> {
     match options.blocks {
         InBlocks::File => check_file(reader, plan),
-        InBlocks::None | InBlocks::Format(_) => Ok(()),
+        InBlocks::Format(format) => {
+            let has_quantizer = GgmlType::of_blocks(format).is_some();
+            let (what, expected) = (
+                "weights in blocks of codes",
+                "a type that values can be rounded to",
+            );
+            Error::check(has_quantizer, what, expected, format)
+        }
+        InBlocks::None => Ok(()),
     }
 }
 
@@ -120,6 +129,9 @@ fn check_file(reader: Checkpoint<'_>, plan: &Plan) -> Result<(), Error> {
     if any {
         return Ok(());
     }
+    if reader.is_packed() {
+        types.insert("codes that can only be decoded".to_owned());
+    }
     refused(types.into_iter().collect::<Vec<_>>().join(", "))
 }
 
@@ -135,13 +147,14 @@ pub(super) fn read_blocks(
     let row = format.row_bytes(columns);
     let mut bytes = vec![0_u8; of.len() * rows * row];
     for piece in &target.pieces {
-        let mut own = vec![0; rows_in(piece, rows) * row];
+        let taken = rows_in(piece, rows);
+        let mut own = vec![0; taken * row];
         for [number, to] in matrices_of(piece, &of) {
             if piece.form.is_mxfp4() {
                 read_mxfp4(reader, piece, number, &mut own)?;
             } else {
-                let from = number * own.len() + piece.skipped * row;
-                reader.read_part(&piece.name, from as u64, &mut own)?;
+                let first = number * taken + piece.skipped;
+                reader.read_blocks(&piece.name, [first, row], &mut own)?;
             }
             let out = &mut bytes[to * rows * row..][..rows * row];
             place(piece, &own, out, [rows, row]);

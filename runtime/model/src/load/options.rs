@@ -46,13 +46,14 @@ pub enum InBlocks {
     /// None: blocks of a file are decoded.
     #[default]
     None,
-    /// Those that the file has in blocks: those of a GGUF file in a [format](BlockFormat) that devices decode, and MXFP4. Weights that the file has
-    /// transposed, or in parts of several types, are decoded.
+    /// Those that the file has in blocks: those of a GGUF file in a [format](BlockFormat) that devices decode, MXFP4, and weights of four bits of GPTQ,
+    /// AWQ and compressed-tensors that [`Reader::blocks`](moebius_weights::Reader::blocks) has a format of. Weights that the file has transposed, in
+    /// parts of several types, or in codes of another kind, are decoded.
     File,
     /// All: other weights than those that the file has in blocks of this format are rounded to it, one matrix after the other, with the bits that
     /// [`save_gguf`](crate::save_gguf) writes. Rows that aren't whole blocks get the type that such a file has for them
     /// ([`GgmlType::fitting`](moebius_weights::gguf::GgmlType::fitting)): smaller blocks, or values that are rounded to F16. What such a file has
-    /// transposed, of latent attention, is rounded along its own rows.
+    /// transposed, of latent attention, is rounded along its own rows. A format that no GGUF file has is refused.
     Format(BlockFormat),
 }
 

@@ -139,12 +139,12 @@ impl GgmlType {
     /// The format of this type's blocks, if devices keep weights in it.
     pub fn blocks(self) -> Option<BlockFormat> {
         let mut all = BlockFormat::ALL.into_iter();
-        all.find(|format| Self::of_blocks(*format) == self)
+        all.find(|format| Self::of_blocks(*format) == Some(self))
     }
 
-    /// The type whose blocks have this format.
-    pub const fn of_blocks(format: BlockFormat) -> Self {
-        match format {
+    /// The type whose blocks have this format; `None` for formats that GGUF doesn't know.
+    pub const fn of_blocks(format: BlockFormat) -> Option<Self> {
+        Some(match format {
             BlockFormat::Q8_0 => Self::Q8_0,
             BlockFormat::Q4_0 => Self::Q4_0,
             BlockFormat::Q4_1 => Self::Q4_1,
@@ -155,7 +155,8 @@ impl GgmlType {
             BlockFormat::Q6K => Self::Q6_K,
             BlockFormat::Iq4Nl => Self::IQ4_NL,
             BlockFormat::Mxfp4 => Self::MXFP4,
-        }
+            BlockFormat::Int4_32 | BlockFormat::Int4_64 | BlockFormat::Int4_128 => return None,
+        })
     }
 
     /// Whether values of this type can be decoded.

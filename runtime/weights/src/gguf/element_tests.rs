@@ -80,7 +80,11 @@ fn codes_of_two_bits_are_values() {
 #[test]
 fn formats_of_blocks_have_the_sizes_and_names_of_their_types() {
     for format in BlockFormat::ALL {
-        let (kind, layout) = (GgmlType::of_blocks(format), format.layout());
+        let Some(kind) = GgmlType::of_blocks(format) else {
+            assert!(format.name().starts_with("int4"), "{format}");
+            continue;
+        };
+        let layout = format.layout();
         let sizes = [layout.values, layout.bytes];
         assert_eq!([kind.values, kind.bytes], sizes, "{kind}");
         assert_eq!(kind.name(), format.name().to_uppercase());

@@ -8,10 +8,14 @@
 //! | MXFP4 of ModelOpt | `weight` U8 \[n, k / 2\] | `weight_scale` U8 \[n, k / 32\] | none |
 //! | MLX | `weight` U32 \[.., n, k / 8\] | `scales` U8 \[.., n, k / 16 or 32\] | none |
 
+use std::ops::Range;
+
+use moebius_ops::blocks::BlockFormat;
 use moebius_ops::fp8::{Fp8Format, decode_host};
 use moebius_ops::scaling::e8m0_value;
 use safetensors::Dtype;
 
+use super::blocks::{PAIRS, put};
 use super::part::{Part, Parts, ReadParts};
 use crate::error::WeightsError;
 
@@ -149,10 +153,7 @@ impl Fours {
         };
         let codes = read.bytes(&self.codes)?;
         let scales = read.bytes(&self.scales)?;
-        let mut each = scales.iter().map(|&scale| self.scale.value(scale));
-        if let Some(bad) = each.find(|scale| !scale.is_finite()) {
-            return Err(read.unfit(&self.scales, "finite scales", &bad.to_string()));
-        }
+        self.check_scales(&scales, read)?;
         for (codes, &scale) in codes.chunks_exact(self.scale.group() / 2).zip(&scales) {
             let scale = self.scale.value(scale) * times / over;
             let halves = codes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
@@ -160,6 +161,46 @@ impl Fours {
                 let value = E2M1[usize::from(code & 7)] * scale;
                 if code & 8 == 0 { value } else { -value }
             }));
+        }
+        Ok(())
+    }
+
+    fn check_scales(&self, scales: &[u8], read: &dyn ReadParts) -> Result<(), WeightsError> {
+        let mut each = scales.iter().map(|&scale| self.scale.value(scale));
+        match each.find(|scale| !scale.is_finite()) {
+            Some(bad) => Err(read.unfit(&self.scales, "finite scales", &bad.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// The format of the blocks that devices decode: MXFP4 has one. Theirs of NVFP4 would need the scale of all beside the blocks.
+    pub(super) fn blocks(&self) -> Option<BlockFormat> {
+        (self.scale == Scale::E8m0).then_some(BlockFormat::Mxfp4)
+    }
+
+    /// Fills `out` with the blocks of rows of MXFP4, of `columns` values each.
+    ///
+    /// # Errors
+    /// As [`Fours::decode`].
+    pub(super) fn read_blocks(
+        &self,
+        rows: Range<usize>,
+        columns: usize,
+        read: &dyn ReadParts,
+        out: &mut [u8],
+    ) -> Result<(), WeightsError> {
+        const HALF: usize = PAIRS / 2;
+        let across = (columns / PAIRS) as u64;
+        let [from, to] = [rows.start, rows.end].map(|row| row as u64 * across);
+        let scales = read.some(&self.scales, from..to)?;
+        self.check_scales(&scales, read)?;
+        let codes = read.some(&self.codes, HALF as u64 * from..HALF as u64 * to)?;
+        let blocks = out.as_chunks_mut::<{ 1 + HALF }>().0.iter_mut();
+        let codes = codes.as_chunks::<HALF>().0;
+        for ((block, scale), codes) in blocks.zip(scales).zip(codes) {
+            block[0] = scale;
+            let code = |at: usize| codes[at / 2] >> (at % 2 * 4) & 15;
+            put(std::array::from_fn(code), &mut block[1..]);
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use super::part::{Part, Parts, ReadParts};
 use crate::error::WeightsError;
 
 /// Position in a word at which AWQ stores each of eight neighbouring codes.
-const AWQ_ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
+pub(super) const AWQ_ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
 /// Bits that a code of GPTQ may have.
 const GPTQ_BITS: [usize; 4] = [2, 3, 4, 8];
@@ -38,7 +38,7 @@ const MLX_GROUP: usize = 64;
 
 /// Layout of the codes in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
+pub(super) enum Layout {
     /// GPTQ, whose stored zeros are smaller by `below`.
     Gptq {
         below: u32,
@@ -51,21 +51,21 @@ enum Layout {
 /// An integer weight \[n, k\] that is stored in several tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IntegerWeight {
-    layout: Layout,
-    bits: usize,
+    pub(super) layout: Layout,
+    pub(super) bits: usize,
     pub(super) shape: [usize; 2],
     groups: usize,
     /// Columns of a group where these are neighbors.
-    width: usize,
+    pub(super) width: usize,
     pub(super) codes: Part,
-    scales: Part,
+    pub(super) scales: Part,
     zeros: Option<Part>,
     /// Group number of each inner column.
-    group_of: Option<Part>,
+    pub(super) group_of: Option<Part>,
 }
 
 /// The zeros of a weight as they are stored.
-enum Zeros {
+pub(super) enum Zeros {
     None,
     Words(Vec<u32>),
     Bytes(Vec<u8>),
@@ -79,6 +79,8 @@ pub(super) struct Declared<'a> {
     below: u32,
     /// Whether the third bits of GPTQ's codes lie in words of their own.
     planar: bool,
+    /// Whether the groups of GPTQ are told to be neighboring columns.
+    pub(super) in_order: bool,
     /// All sizes of groups that the configuration names for some layer.
     sizes: Vec<usize>,
     /// The object with MLX's sizes.
@@ -110,6 +112,7 @@ impl<'a> Declared<'a> {
             bits: bits.unwrap_or(4),
             below: if second { 0 } else { 1 },
             planar: format == Some("gptq_p"),
+            in_order: quantization.is_some_and(|config| config["desc_act"] == false),
             sizes,
             mlx: config.map(|config| &config["quantization"]),
         }
@@ -375,21 +378,13 @@ impl IntegerWeight {
         let zeros = self.stored_zeros(read)?;
         let groups = self.groups_of_columns(read)?;
         let words = words_of(&codes);
-        let middle = 1_i64 << (self.bits - 1);
         for row in 0..n {
             for (column, &group) in groups.iter().enumerate() {
                 let code = match self.layout {
                     Layout::Bytes => i64::from(codes[row * k + column].cast_signed()),
                     _ => i64::from(self.code(&words, row, column)),
                 };
-                let zero = match (&zeros, self.layout) {
-                    (Zeros::None, Layout::Bytes) => 0,
-                    (Zeros::None, _) => middle,
-                    (Zeros::Bytes(zeros), _) => {
-                        i64::from(zeros[self.place(zeros.len(), row, group)].cast_signed())
-                    }
-                    (Zeros::Words(zeros), _) => i64::from(self.zero(zeros, row, group)),
-                };
+                let zero = self.zero_of(&zeros, row, group);
                 let scale = scales[self.place(scales.len(), row, group)];
                 values.push((code - zero) as f32 * scale);
             }
@@ -397,8 +392,20 @@ impl IntegerWeight {
         Ok(())
     }
 
+    /// The zero of a row in a group; the middle of the codes where none are stored.
+    pub(super) fn zero_of(&self, zeros: &Zeros, row: usize, group: usize) -> i64 {
+        match (zeros, self.layout) {
+            (Zeros::None, Layout::Bytes) => 0,
+            (Zeros::None, _) => 1 << (self.bits - 1),
+            (Zeros::Bytes(zeros), _) => {
+                i64::from(zeros[self.place(zeros.len(), row, group)].cast_signed())
+            }
+            (Zeros::Words(zeros), _) => i64::from(self.zero(zeros, row, group)),
+        }
+    }
+
     /// Index of the scale, or of the zero in a byte, of a row in a group, of `count` in all.
-    fn place(&self, count: usize, row: usize, group: usize) -> usize {
+    pub(super) fn place(&self, count: usize, row: usize, group: usize) -> usize {
         match self.layout {
             // One of all rows.
             _ if count == 1 => 0,
@@ -411,7 +418,7 @@ impl IntegerWeight {
     ///
     /// GPTQ's first version took 1 from each zero of 2, 4 or 8 bits by one subtraction from each word, which borrows from the next zero where a
     /// zero is 0; one addition to each word undoes that.
-    fn stored_zeros(&self, read: &dyn ReadParts) -> Result<Zeros, WeightsError> {
+    pub(super) fn stored_zeros(&self, read: &dyn ReadParts) -> Result<Zeros, WeightsError> {
         let Some(part) = &self.zeros else {
             return Ok(Zeros::None);
         };
@@ -433,7 +440,10 @@ impl IntegerWeight {
     }
 
     /// The group number of each inner column.
-    fn groups_of_columns(&self, read: &dyn ReadParts) -> Result<Vec<usize>, WeightsError> {
+    pub(super) fn groups_of_columns(
+        &self,
+        read: &dyn ReadParts,
+    ) -> Result<Vec<usize>, WeightsError> {
         let k = self.shape[1];
         let even = || -> Vec<usize> { (0..k).map(|column| column / self.width).collect() };
         let Some(part) = &self.group_of else {
@@ -498,7 +508,7 @@ fn of_stream(word: impl Fn(usize) -> u32, place: usize, bits: usize) -> u32 {
     (both >> shift) as u32 & (u32::MAX >> (WORD - bits))
 }
 
-fn words_of(bytes: &[u8]) -> Vec<u32> {
+pub(super) fn words_of(bytes: &[u8]) -> Vec<u32> {
     let words = bytes.as_chunks::<4>().0.iter();
     words.map(|&word| u32::from_le_bytes(word)).collect()
 }

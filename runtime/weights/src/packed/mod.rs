@@ -1,15 +1,18 @@
-//! Weights that lie in several tensors, codes and what the codes stand for, and are decoded when they are read.
+//! Weights that lie in several tensors, codes and what the codes stand for, and are decoded when they are read, or become blocks of codes.
 //!
 //! [`find`] knows a weight by the names of its tensors. Each kind has a file: [`integers`] GPTQ, AWQ, compressed-tensors and MLX, [`fours`]
-//! NVFP4 and MXFP4, [`bitsandbytes`] NF4, FP4 and LLM.int8().
+//! NVFP4 and MXFP4, [`bitsandbytes`] NF4, FP4 and LLM.int8(). Integers of four bits become blocks in [`blocks`].
 
 mod bitsandbytes;
+mod blocks;
 mod fours;
 mod integers;
 mod part;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use moebius_ops::blocks::BlockFormat;
 use safetensors::Dtype;
 use serde_json::Value;
 
@@ -29,6 +32,8 @@ pub(crate) struct PackedWeight {
     pub(crate) shape: Vec<usize>,
     /// Index of the file with the codes.
     pub(crate) file: usize,
+    /// The format of the blocks that [`PackedWeight::read_blocks`] makes of the codes, if they can be such.
+    pub(crate) blocks: Option<BlockFormat>,
     layout: Layout,
 }
 
@@ -55,6 +60,24 @@ impl PackedWeight {
             Layout::Fours(weight) => weight.decode(read, values),
             Layout::Table(weight) => weight.decode(read, values),
             Layout::Bytes(weight) => weight.decode(read, values),
+        }
+    }
+
+    /// Fills `out` with the blocks of `rows` of the weight's rows, one after the other; nothing for a weight that can't be in blocks.
+    pub(crate) fn read_blocks(
+        &self,
+        rows: Range<usize>,
+        read: &dyn ReadParts,
+        out: &mut [u8],
+    ) -> Result<(), WeightsError> {
+        match (&self.layout, self.blocks, self.shape.last()) {
+            (Layout::Integers(weight), Some(format), _) => {
+                blocks::read(weight, format, rows, read, out)
+            }
+            (Layout::Fours(weight), Some(_), Some(columns)) => {
+                weight.read_blocks(rows, *columns, read, out)
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -169,7 +192,8 @@ fn words(
     of: Parts<'_>,
     read: &dyn ReadParts,
 ) -> Result<PackedWeight, WeightsError> {
-    let weight = declared.words(of).map(of_integers);
+    let weight = declared.words(of);
+    let weight = weight.map(|weight| of_integers(weight, declared));
     let expected = "words with 2, 3, 4 or 8 bits of GPTQ, or 4 of AWQ (version gemm), and scales and zeros that fit them";
     or_refused(weight, of, ["qweight", "scales"], (expected, read))
 }
@@ -180,7 +204,8 @@ fn packed(
     read: &dyn ReadParts,
 ) -> Result<PackedWeight, WeightsError> {
     let stored = stored_shape(of, read)?;
-    let integers = declared.packed(of, stored).map(of_integers);
+    let integers = declared.packed(of, stored);
+    let integers = integers.map(|weight| of_integers(weight, declared));
     let weight = integers.or_else(|| of_fours(Fours::compressed(of)?));
     let expected = "words (I32) with 1 to 8 bits of compressed-tensors, or its NVFP4 or MXFP4 (U8), and scales that fit them";
     or_refused(
@@ -191,10 +216,11 @@ fn packed(
     )
 }
 
-fn of_integers(weight: IntegerWeight) -> PackedWeight {
+fn of_integers(weight: IntegerWeight, declared: &Declared<'_>) -> PackedWeight {
     PackedWeight {
         shape: weight.shape.to_vec(),
         file: weight.codes.info.file,
+        blocks: blocks::format_of(&weight, declared.in_order),
         layout: Layout::Integers(weight),
     }
 }
@@ -203,6 +229,7 @@ fn of_fours(weight: Fours) -> Option<PackedWeight> {
     Some(PackedWeight {
         shape: weight.shape()?,
         file: weight.codes.info.file,
+        blocks: weight.blocks(),
         layout: Layout::Fours(weight),
     })
 }
@@ -212,6 +239,7 @@ fn table(state: &str, of: Parts<'_>, read: &dyn ReadParts) -> Result<PackedWeigh
     Ok(PackedWeight {
         shape,
         file: weight.codes.info.file,
+        blocks: None,
         layout: Layout::Table(weight),
     })
 }
@@ -233,10 +261,14 @@ fn plain(
             Ok(Some(PackedWeight {
                 shape,
                 file,
+                blocks: None,
                 layout,
             }))
         }
-        Dtype::I8 => Ok(declared.whole_bytes(of).map(of_integers)),
+        Dtype::I8 => {
+            let weight = declared.whole_bytes(of);
+            Ok(weight.map(|weight| of_integers(weight, declared)))
+        }
         Dtype::U8 if of.get("weight_scale_2").is_some() => {
             let weight = Fours::modelopt(of).and_then(of_fours);
             let expected = "NVFP4 of ModelOpt: U8 codes, F8_E4M3 scales, and one F32 scale of all";
@@ -253,6 +285,7 @@ fn plain(
             let affine = declared.affine(of).map(|(weight, shape)| PackedWeight {
                 shape,
                 file,
+                blocks: None,
                 layout: Layout::Affine(weight),
             });
             let fours = || of_fours(Fours::of_mlx(of, declared.mode(of.layer))?);

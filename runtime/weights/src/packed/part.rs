@@ -1,6 +1,7 @@
 //! The parts of a weight that lies in several tensors.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use safetensors::Dtype;
 
@@ -55,8 +56,13 @@ impl Parts<'_> {
 
 /// A source of the contents of parts.
 pub(crate) trait ReadParts {
+    /// Reads some bytes of a part, which has as many.
+    fn some(&self, part: &Part, bytes: Range<u64>) -> Result<Vec<u8>, WeightsError>;
+
     /// Reads the bytes of a part.
-    fn bytes(&self, part: &Part) -> Result<Vec<u8>, WeightsError>;
+    fn bytes(&self, part: &Part) -> Result<Vec<u8>, WeightsError> {
+        self.some(part, 0..part.info.bytes())
+    }
 
     /// Reads the values of a part in floating point.
     fn floats(&self, part: &Part) -> Result<Vec<f32>, WeightsError>;

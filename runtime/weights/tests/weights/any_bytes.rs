@@ -25,6 +25,14 @@ pub(crate) fn any_bytes(data: &[u8]) {
             Err(error) => assert!(reader.is_packed(), "{error}"),
         }
         let _ = reader.read_f32(name);
+        if let (Some(format), Some((columns, rows))) = (
+            reader.blocks(name),
+            info.and_then(|info| info.shape.split_last()),
+        ) {
+            let rows: usize = rows.iter().product();
+            let mut blocks = vec![0; rows * format.row_bytes(*columns)];
+            let _ = reader.read_blocks(name, 0, &mut blocks);
+        }
         for unscaled in [Unscaled::Refuse, Unscaled::AssumeOne] {
             let Ok(layout) = reader.fp8_layout(name, unscaled) else {
                 continue;

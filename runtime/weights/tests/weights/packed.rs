@@ -1,5 +1,6 @@
 //! Weights in several tensors: bitsandbytes, NVFP4, MXFP4, MLX and GPTQ, with values worked out by hand.
 
+use moebius_ops::blocks::BlockFormat;
 use moebius_ops::scaling::Granularity;
 use moebius_weights::{Dtype, Reader, Unscaled, WeightsError};
 use proptest::prelude::*;
@@ -184,6 +185,17 @@ fn four_bit_floats_have_scales_of_their_own_and_one_of_all() {
     );
 }
 
+/// Checks that the blocks of `x.weight` decode to these values.
+fn in_blocks(tensors: &[Tensor], config: Value, expected: &[f32]) {
+    let reader = reader(tensors, config).unwrap();
+    assert_eq!(reader.blocks("x.weight"), Some(BlockFormat::Mxfp4));
+    let columns = expected.len();
+    let mut bytes = vec![0; BlockFormat::Mxfp4.row_bytes(columns)];
+    reader.read_blocks("x.weight", 0, &mut bytes).unwrap();
+    let words = BlockFormat::Mxfp4.to_words(&bytes, columns).unwrap();
+    assert_eq!(BlockFormat::Mxfp4.decoded(&words, columns), expected);
+}
+
 /// A scale of 129 in E8M0 is four times that of 127, 1.
 #[test]
 fn scales_of_mxfp4_are_powers_of_two() {
@@ -195,17 +207,37 @@ fn scales_of_mxfp4_are_powers_of_two() {
         bytes("x.weight_scale", Dtype::U8, &[1, 1], &[129]),
     ];
     is(&compressed, Value::Null, &[1, 32], &expected);
+    in_blocks(&compressed, Value::Null, &expected);
     let modelopt = [
         bytes("x.weight", Dtype::U8, &[1, 16], &codes),
         bytes("x.weight_scale", Dtype::U8, &[1, 1], &[129]),
     ];
     is(&modelopt, Value::Null, &[1, 32], &expected);
+    in_blocks(&modelopt, Value::Null, &expected);
     let mlx = [
         bytes("x.weight", Dtype::U32, &[1, 4], &codes),
         bytes("x.scales", Dtype::U8, &[1, 1], &[129]),
     ];
     let config = json!({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}});
-    is(&mlx, config, &[1, 32], &expected);
+    is(&mlx, config.clone(), &[1, 32], &expected);
+    in_blocks(&mlx, config.clone(), &expected);
+    // The second matrix of a stack, whose scale is twice that of the first; 255 is no scale.
+    let stack = |second: u8| {
+        [
+            bytes("x.weight", Dtype::U32, &[2, 1, 4], &codes.repeat(2)),
+            bytes("x.scales", Dtype::U8, &[2, 1, 1], &[129, second]),
+        ]
+    };
+    let read = |second: u8| {
+        let reader = reader(&stack(second), config.clone()).unwrap();
+        let mut blocks = [0; 17];
+        let read = reader.read_blocks("x.weight", 1, &mut blocks);
+        read.map(|()| BlockFormat::Mxfp4.to_words(&blocks, 32).unwrap())
+    };
+    let twice: Vec<f32> = expected.iter().map(|value| 2.0 * value).collect();
+    assert_eq!(BlockFormat::Mxfp4.decoded(&read(130).unwrap(), 32), twice);
+    let error = read(255).unwrap_err().to_string();
+    assert!(error.contains("finite scales"), "{error}");
     refused(&mlx, &["words of MLX", "x.weight", "mxfp4"]);
 }
 

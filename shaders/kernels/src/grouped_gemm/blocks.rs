@@ -73,6 +73,8 @@ fn level(code: u32, #[comptime] levels: Levels) -> f32 {
     match comptime!(levels) {
         Levels::Signed => signed(code),
         Levels::From(zero) => f32::cast_from(code) - comptime!(f32::from(zero)),
+        // That of the block is the same for all four values.
+        Levels::FromZero => f32::cast_from(code),
         Levels::Table(table) => {
             // The table is four words of four bytes each.
             let first = comptime!(word_of(table, 0)).runtime();
@@ -137,6 +139,7 @@ fn scale_of(
             let own = bits_at(codes, row, block + each + value / 16);
             half_at(codes, row, block + all) * signed(own)
         }
+        Scales::Upper => f32::reinterpret((four_bytes(codes, row, block) & 0x00FF_FFF0) << 8),
     }
 }
 
@@ -185,6 +188,9 @@ pub(super) fn four_of_row(
         for lane in 0..4usize {
             let code = (word >> comptime!(8 * lane as u32)) & 0xFF;
             four.insert(lane, level(code, levels));
+        }
+        if comptime!(levels == Levels::FromZero) {
+            four -= Vector::new(f32::cast_from(bits_at(codes, row, block) & 15));
         }
         four *= Vector::new(scale_of(codes, row, block, value, scales));
         if comptime!(scales.has_offsets()) {

@@ -140,6 +140,9 @@ const BLOCKS: &[Problem] = &[
     in_blocks(SORTED_BIAS, BlockFormat::Q6K),
     in_blocks(dense(false), BlockFormat::Iq4Nl),
     in_blocks(GATHER_GATED_SILU, BlockFormat::Mxfp4),
+    in_blocks(dense(false), BlockFormat::Int4_32),
+    in_blocks(dense(false), BlockFormat::Int4_64),
+    in_blocks(dense(false), BlockFormat::Int4_128),
     in_blocks(SORTED_IN_OUT, BlockFormat::Q4K),
     in_blocks(turned(dense(false)), BlockFormat::Q8_0),
 ];

@@ -73,6 +73,10 @@ impl Blocks<'_> {
         match levels {
             Levels::Signed => b.convert(b.bitcast(b.convert(codes, U8), S8), F32),
             Levels::From(zero) => b.sub(b.convert(codes, F32), f64::from(zero)),
+            Levels::FromZero => {
+                let zeros = b.convert(b.and(self.some(0..1), 15.0), F32);
+                b.sub(b.convert(codes, F32), self.spread(zeros))
+            }
             Levels::Table(table) => {
                 let table = b.integers(&table.map(i64::from), S32);
                 let codes = b.convert(b.reshape(codes, &[self.count * self.values]), S32);
@@ -112,6 +116,12 @@ impl Blocks<'_> {
                 let scales = b.bitcast(b.slice_dim(self.bytes, 1, each), S8);
                 let scales = b.mul(b.convert(scales, F32), Repeated(self.half(all)));
                 (scales, None)
+            }
+            Scales::Upper => {
+                let bits = b.bitcast(b.slice_dim(self.bytes, 1, 0..4), U32);
+                let bits = b.shift_left(b.and(bits, f64::from(0x00FF_FFF0)), 8.0);
+                let scales = b.bitcast(bits, F32);
+                (b.reshape(scales, &[self.count, 1]), None)
             }
         }
     }

@@ -1,0 +1,117 @@
+//! Integers of four bits as the blocks that devices decode ([`moebius_ops::blocks`]): codes, scales and zeros of the file in another order.
+
+use std::ops::Range;
+
+use moebius_ops::blocks::BlockFormat;
+use safetensors::Dtype;
+
+use super::integers::{AWQ_ORDER, IntegerWeight, Layout, words_of};
+use super::part::ReadParts;
+use crate::error::WeightsError;
+
+/// Codes of which two share a byte.
+pub(super) const PAIRS: usize = 32;
+
+/// Formats of integers, the one with the fewest scales first.
+const FORMATS: [BlockFormat; 3] = [
+    BlockFormat::Int4_128,
+    BlockFormat::Int4_64,
+    BlockFormat::Int4_32,
+];
+
+/// Puts codes of four bits in 16 bytes, each of which has one of the first half and one of the second.
+pub(super) fn put(codes: [u8; PAIRS], out: &mut [u8]) {
+    let (low, high) = codes.split_at(PAIRS / 2);
+    for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
+        *out = low | high << 4;
+    }
+}
+
+/// The format of a weight whose blocks lie inside its groups; a larger group has the same scale and zero in several blocks. `None` for a weight that
+/// isn't of four bits, whose scales have more bits than those of blocks, or whose groups aren't neighboring columns. `in_order` says that those to
+/// which GPTQ gives numbers are.
+pub(super) fn format_of(weight: &IntegerWeight, in_order: bool) -> Option<BlockFormat> {
+    let scales = weight.scales.info.dtype;
+    let is_gptq = matches!(weight.layout, Layout::Gptq { .. });
+    let fits = weight.bits == 4
+        && weight.layout != Layout::Bytes
+        && matches!(scales, Dtype::F16 | Dtype::BF16)
+        && (weight.group_of.is_none() || is_gptq && in_order);
+    let inside = |format: &BlockFormat| {
+        let values = format.layout().values;
+        let extents = [weight.width, weight.shape[1]];
+        extents.iter().all(|extent| extent.is_multiple_of(values))
+    };
+    FORMATS.into_iter().find(inside).filter(|_| fits)
+}
+
+/// Fills `out` with the blocks of rows of a weight that has this format.
+///
+/// # Errors
+/// [`WeightsError::WrongTensor`] for groups that aren't neighboring columns, and the errors of reading.
+pub(super) fn read(
+    weight: &IntegerWeight,
+    format: BlockFormat,
+    rows: Range<usize>,
+    read: &dyn ReadParts,
+    out: &mut [u8],
+) -> Result<(), WeightsError> {
+    check_order(weight, read)?;
+    let (layout, row_bytes) = (format.layout(), format.row_bytes(weight.shape[1]));
+    let (words, scales) = (
+        words_of(&read.bytes(&weight.codes)?),
+        read.floats(&weight.scales)?,
+    );
+    let zeros = weight.stored_zeros(read)?;
+    // Neighboring rows of a column have their codes side by side in GPTQ and AWQ.
+    for block in 0..weight.shape[1] / layout.values {
+        let column = block * layout.values;
+        let group = column / weight.width;
+        let of_rows = out.chunks_exact_mut(row_bytes.max(1));
+        for (row, out) in rows.clone().zip(of_rows) {
+            let out = &mut out[block * layout.bytes..][..layout.bytes];
+            let (head, codes) = out.split_at_mut(layout.low.at);
+            let scale = scales[weight.place(scales.len(), row, group)];
+            head.copy_from_slice(&scale.to_le_bytes()[1..]);
+            // F16 and BF16 leave these four bits of f32 empty.
+            head[0] |= weight.zero_of(&zeros, row, group) as u8;
+            let halves = codes.chunks_exact_mut(PAIRS / 2);
+            for (half, out) in halves.enumerate() {
+                put(codes_of(weight, &words, row, column + half * PAIRS), out);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the groups of a weight are neighboring columns, as its format says.
+fn check_order(weight: &IntegerWeight, read: &dyn ReadParts) -> Result<(), WeightsError> {
+    let Some(part) = &weight.group_of else {
+        return Ok(());
+    };
+    let groups = weight.groups_of_columns(read)?;
+    let mut groups = groups.into_iter().enumerate();
+    match groups.find(|(column, group)| *group != column / weight.width) {
+        None => Ok(()),
+        Some((column, group)) => {
+            let width = weight.width;
+            let expected = format!("groups of {width} neighboring columns, as desc_act = false");
+            let got = format!("group {group} of column {column}: decode the weights");
+            Err(read.unfit(part, &expected, &got))
+        }
+    }
+}
+
+/// The codes of a row from a column on, a multiple of [`PAIRS`].
+fn codes_of(weight: &IntegerWeight, words: &[u32], row: usize, column: usize) -> [u8; PAIRS] {
+    let [n, k] = weight.shape;
+    if weight.layout == Layout::Awq {
+        let (words, shift) = (&words[row / 8..], 4 * AWQ_ORDER[row % 8]);
+        return std::array::from_fn(|at| (words[(column + at) * (n / 8)] >> shift & 15) as u8);
+    }
+    let of_row: [u32; PAIRS / 8] = std::array::from_fn(|at| match weight.layout {
+        Layout::Gptq { .. } => words[(column / 8 + at) * n + row],
+        _ => words[(row * k + column) / 8 + at],
+    });
+    std::array::from_fn(|at| (of_row[at / 8] >> (at % 8 * 4) & 15) as u8)
+}
