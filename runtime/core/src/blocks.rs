@@ -1,5 +1,5 @@
 //! Weights in blocks of codes with scales, as GGUF files have them (what ggml calls quantized types), or with the codes, scales and zeros of
-//! GPTQ and AWQ.
+//! GPTQ and AWQ, or the codes and scales of NVFP4.
 //!
 //! A [`BlockTensor`] holds these bytes, and no other copy. Products decode the blocks while they load them, in f32, so that their
 //! results are those of the decoded weights. A layer is made of it by [`Weight::from_blocks`](crate::fp8::Weight::from_blocks); it doesn't
@@ -10,7 +10,7 @@ use crate::check::{check_device, check_same, element};
 use crate::ops::{Rows, grouped_gemm};
 use crate::reduce::by_parts;
 use burn::module::{Module, Param, ParamId};
-use burn::tensor::{DType, Device, Int, Tensor, TensorData, f16};
+use burn::tensor::{DType, Device, FloatDType, Int, IntDType, Tensor, TensorData, f16};
 use moebius_ops::Mismatch;
 use moebius_ops::blocks::{Field, GROUP, Layout, Levels, Scales, half_of_exponent};
 use moebius_ops::grouped_gemm::{Problem, Stored};
@@ -38,7 +38,8 @@ impl BlockLayout {
         let [matrices, rows, columns] = self.shape;
         let Layout { values, bytes, .. } = self.format.layout();
         let row = (columns / values).checked_mul(bytes)?;
-        let row = row.checked_next_multiple_of(4)?;
+        let row = row.checked_next_multiple_of(4).filter(|row| *row > 0)?;
+        let row = row.checked_add(4 * self.format.head())?;
         row.checked_mul(rows)?.checked_mul(matrices)
     }
 
@@ -295,18 +296,25 @@ pub(crate) fn read_back<const D: usize>(
 }
 
 /// The products \[T, columns\] of levels and scales of rows of words \[T, words of a row\] by the operations of Burn, and what is added to them,
-/// if anything is. Each is exact ([`moebius_ops::blocks`]), in whatever order a compiler multiplies.
+/// if anything is. Each is exact ([`moebius_ops::blocks`]), or rounded once in formats with a scale of each row, in whatever order a compiler multiplies.
 pub(crate) fn scaled(words: Tensor<2, Int>, layout: BlockLayout) -> (Tensor<2>, Option<Tensor<2>>) {
     let ([_, _, columns], Layout { values, bytes, .. }) = (layout.shape, layout.format.layout());
     let ([rows, across], device) = (words.dims(), words.device());
+    let count = rows * columns / values;
+    let head = layout.format.head();
+    let heads = (head > 0).then(|| {
+        let of_blocks = [rows, columns / values];
+        let heads = words.clone().narrow(1, 0, 1).expand(of_blocks);
+        heads.reshape([count, 1])
+    });
     let shifts = Tensor::<1, Int>::arange(0..4, (&device, words.dtype())) * 8;
     let all = words.unsqueeze_dim::<3>(2).expand([rows, across, 4]);
     let all = all.bitwise_right_shift(shifts.reshape([1, 1, 4]).expand([rows, across, 4]));
     let all = all.bitwise_and_scalar(0xFF).reshape([rows, 4 * across]);
-    let all = all.narrow(1, 0, layout.format.row_bytes(columns));
-    let count = rows * columns / values;
+    let all = all.narrow(1, 4 * head, columns / values * bytes);
     let blocks = Bytes {
         all: all.reshape([count, bytes]),
+        heads,
         values,
     };
     let (products, offsets) = blocks.scaled(layout.format.layout());
@@ -317,6 +325,8 @@ pub(crate) fn scaled(words: Tensor<2, Int>, layout: BlockLayout) -> (Tensor<2>, 
 /// The bytes \[count, bytes of a block\] of blocks, one in each integer.
 struct Bytes {
     all: Tensor<2, Int>,
+    /// The words \[count, 1\] before the blocks of their rows, where rows have one.
+    heads: Option<Tensor<2, Int>>,
     /// Values per block.
     values: usize,
 }
@@ -396,7 +406,38 @@ impl Bytes {
                 (signed(scales) * self.half(all), None)
             }
             Scales::Upper => (self.upper(), None),
+            Scales::Fp8 => (self.of_rows(), None),
         }
+    }
+
+    /// The scales \[count, n\] that are products with those of their rows, or next to them. The only factors that aren't powers of two are integers,
+    /// whose product is rounded once; the step to a number beside it is one of integers, too.
+    fn of_rows(&self) -> Tensor<2> {
+        let Some(heads) = &self.heads else {
+            unreachable!("rows with such scales have one of their own");
+        };
+        let part = |shift: i32, mask: i32| {
+            let shifted = heads.clone().bitwise_right_shift_scalar(shift);
+            shifted.bitwise_and_scalar(mask).cast(IntDType::I32)
+        };
+        let (below, exponents, fractions) = (part(31, 1), part(23, 0xFF), part(0, 0x7F_FFFF));
+        let own = self.some(0, self.values / GROUP);
+        let codes = own.clone().bitwise_and_scalar(0x7F);
+        let moved = (own / 128).cast(IntDType::I32);
+        let integers = looked_up(codes.clone(), |code| {
+            f32::from(code - (code / 8).saturating_sub(1) * 8)
+        });
+        // The number before a power of two is half a unit below it, so that units are halves.
+        let halves = floats((fractions + 0x80_0000) * 2);
+        let products = (integers * halves).cast(IntDType::I32);
+        let lower = products.clone() - below.clone() * moved.clone();
+        let steps = (0..64_u32).map(|upper| (1_u32 << upper.max(1).ilog2()) as f32);
+        let upper = lower.bitwise_right_shift_scalar(23).bitwise_and_scalar(63);
+        let steps = of_table(upper, steps.collect()).cast(IntDType::I32) * moved;
+        let bits = products + steps * (below * -2 + 1);
+        let power = |exponent: u32| f32::from_bits(exponent << 23);
+        let of_codes = looked_up(codes, |code| power(92 + u32::from(code / 8).max(1)));
+        floats(bits) * of_codes * of_table(exponents, (0..256).map(power).collect())
     }
 
     /// The number in f32 whose upper 20 bits the first bytes of every block have, \[count, 1\]: what sign and exponent stand for, and as many units
@@ -435,7 +476,7 @@ impl Bytes {
 
 /// Integers in f32.
 fn floats(integers: Tensor<2, Int>) -> Tensor<2> {
-    integers.float().cast(DType::F32)
+    integers.cast(FloatDType::F32)
 }
 
 /// Bytes as signed numbers, in f32.

@@ -5,7 +5,8 @@
 //! work. There are no gradients, and nothing runs on XLA.
 //!
 //! Weights in blocks of codes ([`crate::blocks`]) are decoded to f32 on their device for each product, some rows after the other, and stay
-//! blocks otherwise: a value is a product that is exact, plus a number that is added in one rounding, so that it has the same bits everywhere.
+//! blocks otherwise: a value is a product that is exact, plus a number that is added in one rounding, or a product that is rounded once, so that it has the
+//! same bits everywhere.
 //!
 //! ```
 //! use burn::tensor::{Distribution, Tensor};
@@ -120,8 +121,8 @@ pub(crate) fn experts_in_blocks(
     })
 }
 
-/// The values \[T, columns\] of rows of words. On Flex they are decoded in one pass; elsewhere by operations of Burn, whose products are exact, and
-/// by the one sum of an exact operation, which no compiler contracts or reorders.
+/// The values \[T, columns\] of rows of words. On Flex they are decoded in one pass; elsewhere by operations of Burn, whose products are exact or
+/// rounded once, and by the one sum of an exact operation, which no compiler contracts or reorders.
 fn decoded(words: Tensor<2, Int>, layout: BlockLayout) -> Result<Tensor<2>, Error> {
     let (values, offsets) = if is_flex(&words.device()) {
         (read_back(words, layout)?, None)

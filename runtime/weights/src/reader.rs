@@ -265,7 +265,8 @@ impl Reader {
     }
 
     /// The format of the blocks in which [`Self::read_blocks`] reads a weight that lies in several tensors: of four bits with scales in F16 or
-    /// BF16, each for a multiple of 32 neighbouring columns (GPTQ without `desc_act`, AWQ, compressed-tensors), or MXFP4. `None` for other tensors.
+    /// BF16, each for a multiple of 32 neighbouring columns (GPTQ without `desc_act`, AWQ, compressed-tensors), MXFP4, or NVFP4 with a multiple of 32
+    /// columns. `None` for other tensors.
     pub fn blocks(&self, name: &str) -> Option<BlockFormat> {
         self.packed.get(name)?.blocks
     }
@@ -332,11 +333,13 @@ impl Reader {
     }
 
     /// Fills `out` with the blocks of whole rows of a weight, from row `first` on, one row after the other without padding. Codes, scales and zeros
-    /// are those of the file: the blocks decode to the bits that [`Self::read_f32`] gives, but MXFP4 to 0 in place of −0.
+    /// are those of the file: the blocks decode to the bits that [`Self::read_f32`] gives, but MXFP4 and NVFP4 to 0 in place of −0. Rows of NVFP4
+    /// begin with the scale of all.
     ///
     /// # Errors
     /// [`WeightsError::WrongTensor`] for a tensor that [`Self::blocks`] has no format of, for columns whose groups aren't those that the configuration
-    /// declares, and for damaged scales; [`WeightsError::DataLength`] when the weight ends before `out` is full; and the errors of [`Self::read`].
+    /// declares, for damaged scales, and for those of NVFP4 that no blocks have (negative ones, and one of all outside of 2⁻⁹⁰ to 2⁹⁰);
+    /// [`WeightsError::DataLength`] when the weight ends before `out` is full; and the errors of [`Self::read`].
     pub fn read_blocks(
         &self,
         name: &str,

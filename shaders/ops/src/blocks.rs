@@ -1,14 +1,18 @@
 //! Weights as blocks of codes with scales, in the bytes that GGUF files have (what ggml calls quantized types), and those of 4 bits of GPTQ,
-//! AWQ and compressed-tensors, whose codes, scale and zero of a group become a block.
+//! AWQ, compressed-tensors and ModelOpt, whose codes, scale and zero of a group, or two of NVFP4's groups, become a block.
 //!
 //! A row of a matrix consists of whole blocks of 32 to 256 values. The value of a code is scale · level, plus an offset in formats that
 //! have one. [`BlockFormat::layout`] describes every format in the same words: where the bits of the codes lie ([`Field`]), which level
 //! a code has ([`Levels`]), and how scales are stored ([`Scales`]). Devices keep these bytes as they are, each row padded to whole words of 32
-//! bits.
+//! bits. A row may begin with a word of its own before its blocks, which holds a scale ([`BlockFormat::head`]).
 //!
 //! A scale has at most 18 significant bits, and a level so few that their product is exact in f32. An offset is therefore added with
 //! one rounding, whether or not a compiler fuses the two, and all devices that keep subnormal numbers decode the same bits, which are
 //! those of ggml.
+//!
+//! Only the scales of NVFP4 have all 24 bits: they are products themselves, of a number in E4M3 and a scale of the row. That product is rounded, and
+//! so is its product with a level. An addition of integers to the bits of the first ([`Scales::Fp8`]) stands between the two, so that no
+//! compiler can multiply in another order.
 
 use crate::error::Mismatch;
 use crate::fp8::{LANES_PER_WORD, pack};
@@ -55,6 +59,8 @@ named! {
         Int4_64 = "int4_64",
         /// The same with 128 codes.
         Int4_128 = "int4_128",
+        /// 2 × 16 values in E2M1, each with a scale in E4M3, and a scale for each row.
+        Nvfp4 = "nvfp4",
     }
 }
 
@@ -186,6 +192,13 @@ pub enum Scales {
     /// The upper 20 bits of a number in f32, which hold every number in F16 and in BF16: the upper four bits of the first byte, and the two bytes
     /// after it.
     Upper,
+    /// Halves of scales in E4M3 for 16 values each, from the first byte on, times a scale in f32 of the row, which is the word before its blocks
+    /// without the sign. E4M3 takes seven bits, of which 0x7F is 480 and no NaN. The eighth adds 1 to the bits of the product, or subtracts it
+    /// where the row's word has a sign; that of a scale of 0 is 0.
+    ///
+    /// A file that divides its scales by a number has quotients that one number in f32 can't replace: of the products with its reciprocal,
+    /// rounded, some are neighbours of the quotients, but all on the same side.
+    Fp8,
 }
 
 impl Scales {
@@ -194,9 +207,14 @@ impl Scales {
         matches!(self, Self::Half { least: true } | Self::SixBits)
     }
 
-    /// The scale of value `value` of a block and the group around it, and what is added.
+    /// Whether rows begin with a scale of their own.
+    pub const fn has_rows(self) -> bool {
+        matches!(self, Self::Fp8)
+    }
+
+    /// The scale of value `value` of a block and the group around it, and what is added. `head` is the word before the blocks of the row.
     #[inline(always)]
-    fn of_value(self, block: &[u8], value: usize) -> [f32; 2] {
+    fn of_value(self, head: u32, block: &[u8], value: usize) -> [f32; 2] {
         let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
         match self {
             Self::Half { least } => [half(0), if least { half(2) } else { 0.0 }],
@@ -213,7 +231,29 @@ impl Scales {
                 let bytes = [0, block[0] & 0xF0, block[1], block[2]];
                 [f32::from_le_bytes(bytes), 0.0]
             }
+            Self::Fp8 => [of_row(head, block[value / GROUP]), 0.0],
         }
+    }
+}
+
+/// The scale of a group whose byte is `own`, in a row that begins with `head` ([`Scales::Fp8`]).
+#[inline(always)]
+fn of_row(head: u32, own: u8) -> f32 {
+    let product = half_of_e4m3(own & 0x7F) * f32::from_bits(head & 0x7FFF_FFFF);
+    let (bits, moved) = (product.to_bits(), u32::from(own >> 7));
+    f32::from_bits(if head >> 31 == 0 {
+        bits.wrapping_add(moved)
+    } else {
+        bits.wrapping_sub(moved)
+    })
+}
+
+/// Half of a number in E4M3 without a sign, for a table with twice the values; 0x7F is 480.
+pub const fn half_of_e4m3(code: u8) -> f32 {
+    match code {
+        // These are subnormal in E4M3.
+        0..8 => code as f32 / 1024.0,
+        _ => f32::from_bits(((code as u32) << 20) + (119 << 23)),
     }
 }
 
@@ -276,6 +316,7 @@ impl BlockFormat {
                 scales,
             }
         }
+        const E2M1: Levels = Table(TWICE_E2M1);
         const SCALE: Scales = Scales::Half { least: false };
         const AND_LEAST: Scales = Scales::Half { least: true };
         const LAST: Scales = Scales::EightBits {
@@ -307,13 +348,11 @@ impl BlockFormat {
                 of([256, 210], low, high, From(32), LAST)
             }
             Self::Iq4Nl => of([32, 18], field(2, 4, 16), None, Table(UNEVEN), SCALE),
-            Self::Mxfp4 => {
-                let levels = Table(TWICE_E2M1);
-                of([32, 17], field(1, 4, 16), None, levels, Scales::Exponent)
-            }
+            Self::Mxfp4 => of([32, 17], field(1, 4, 16), None, E2M1, Scales::Exponent),
             Self::Int4_32 => int4(32),
             Self::Int4_64 => int4(64),
             Self::Int4_128 => int4(128),
+            Self::Nvfp4 => of([32, 18], field(2, 4, 16), None, E2M1, Scales::Fp8),
         }
     }
 
@@ -327,10 +366,15 @@ impl BlockFormat {
         Mismatch::unless(k.is_multiple_of(values), "row of blocks", expected, k)
     }
 
-    /// The bytes of the blocks of a row of `k` values, without padding.
+    /// The words before the blocks of every row: one in formats whose rows have a scale, else none.
+    pub const fn head(self) -> usize {
+        self.layout().scales.has_rows() as usize
+    }
+
+    /// The bytes of the blocks of a row of `k` values and of what is before them, without padding.
     pub const fn row_bytes(self, k: usize) -> usize {
         let Layout { values, bytes, .. } = self.layout();
-        k / values * bytes
+        LANES_PER_WORD * self.head() + k / values * bytes
     }
 
     /// The words of a row of `k` values.
@@ -361,35 +405,37 @@ impl BlockFormat {
         let rows = words.chunks_exact(self.row_words(k).max(1));
         let mut values = vec![0.0; rows.len() * k];
         for (words, values) in rows.zip(values.chunks_exact_mut(k.max(1))) {
+            let (head, words) = words.split_at(self.head());
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            self.decode(&bytes, 0, values);
+            self.decode(head.first().copied().unwrap_or(0), &bytes, 0, values);
         }
         values
     }
 
-    /// Decodes values from value `first` on of the blocks that `bytes` begins with. Both ends are those of groups of [`GROUP`] values.
+    /// Decodes values from value `first` on of the blocks that `bytes` begins with. Both ends are those of groups of [`GROUP`] values. `head` is the
+    /// word before the blocks of the row, where there is one ([`BlockFormat::head`]).
     #[inline(always)]
-    pub fn decode(self, bytes: &[u8], first: usize, out: &mut [f32]) {
+    pub fn decode(self, head: u32, bytes: &[u8], first: usize, out: &mut [f32]) {
         macro_rules! by_format {
             ($($format:ident)*) => {
                 match self {
                     // Sizes that the compiler knows make loops of vector instructions.
-                    $(Self::$format => decode(&const { Self::$format.layout() }, bytes, first, out),)*
+                    $(Self::$format => decode(&const { Self::$format.layout() }, head, bytes, first, out),)*
                 }
             };
         }
-        by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128);
+        by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128 Nvfp4);
     }
 }
 
 /// Does what [`BlockFormat::decode`] does for a layout.
 #[inline(always)]
-fn decode(layout: &Layout, bytes: &[u8], first: usize, out: &mut [f32]) {
+fn decode(layout: &Layout, head: u32, bytes: &[u8], first: usize, out: &mut [f32]) {
     for (group, out) in out.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
         let value = first + GROUP * group;
         let block = &bytes[value / layout.values * layout.bytes..][..layout.bytes];
         let value = value % layout.values;
-        let [scale, offset] = layout.scales.of_value(block, value);
+        let [scale, offset] = layout.scales.of_value(head, block, value);
         let zero = layout.levels.zero(block);
         let mut codes = layout.low.of_group(block, value);
         if let Some(high) = layout.high {

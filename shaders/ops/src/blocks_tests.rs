@@ -114,6 +114,37 @@ fn integers_have_a_zero_and_a_scale_of_twenty_bits() {
     }
 }
 
+/// A row with the scale `head` and one block, whose codes 0 to 15 stand for two groups with these scales; the second has them from the last to
+/// the first.
+fn nvfp4(head: f32, scales: [u8; 2]) -> Vec<f32> {
+    let nibbles = (0..16).map(|i| i | (15 - i) << 4);
+    let block = scales.into_iter().chain(nibbles);
+    let bytes: Vec<u8> = head.to_le_bytes().into_iter().chain(block).collect();
+    decoded(BlockFormat::Nvfp4, &bytes)
+}
+
+/// Worked out by hand. In units of 2⁻²³, 1.625 · (1 + 2⁻²³) lies 1.625 above 1.625 and is rounded to 2, and 1.5 times that, 3 units above
+/// 2.4375, to 4. Level times scale of the row would be 2.
+#[test]
+fn scales_of_nvfp4_are_rounded_before_their_levels() {
+    let got = nvfp4(0.75, [0x38, 0x40]);
+    assert_eq!([got[1], got[7], got[15]], [0.375, 4.5, -4.5]);
+    assert_eq!([got[16], got[24], got[30]], [-9.0, 9.0, 0.75]);
+    // The smallest scale, the largest of those without an implicit one, the smallest with one, and the largest.
+    assert_eq!(
+        [1, 7, 8, 0x7F].map(half_of_e4m3),
+        [1.0, 7.0, 8.0, 245_760.0].map(|of| of / 1024.0)
+    );
+
+    let (unit, row) = (f32::EPSILON, 1.0 + f32::EPSILON);
+    let got = nvfp4(row, [0x3D, 0xBD]);
+    assert_eq!([got[2], got[3]], [1.625 + 2.0 * unit, 2.4375 + 4.0 * unit]);
+    // The second scale is a neighbour of the product, above it or below it. Code 2 is value 13 of the group.
+    assert_eq!(got[16 + 13], 1.625 + 3.0 * unit);
+    assert_eq!(nvfp4(-row, [0x3D, 0xBD])[2], 1.625 + 2.0 * unit);
+    assert_eq!(nvfp4(-row, [0x3D, 0xBD])[16 + 13], 1.625 + unit);
+}
+
 /// The last pairs take the upper bits of their scales from the bytes of the first four.
 #[test]
 fn scales_of_six_bits_are_put_together() {
@@ -139,7 +170,9 @@ fn parts_are_those_of_the_whole() {
         assert!(whole.iter().all(|value| value.is_finite()), "{format}");
         for first in (0..k).step_by(GROUP) {
             let mut part = vec![f32::NAN; k - first];
-            format.decode(&bytes[format.row_bytes(k)..], first, &mut part);
+            let (head, blocks) = bytes[format.row_bytes(k)..].split_at(4 * format.head());
+            let head = pack(head).first().copied().unwrap_or(0);
+            format.decode(head, blocks, first, &mut part);
             assert_eq!(part, whole[k + first..], "{format} from {first} on");
         }
     }

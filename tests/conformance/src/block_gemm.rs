@@ -115,8 +115,17 @@ pub(crate) fn random_blocks(format: BlockFormat, [rows, k]: [usize; 2]) -> Vec<u
     let count = rows * format.row_bytes(k);
     let mut bytes: Vec<u8> = (0..count).map(|_| rng.below(256) as u8).collect();
     let (layout, bound) = (format.layout(), (3.0 / k as f32).sqrt());
-    for block in bytes.chunks_mut(layout.bytes) {
-        put_scales(block, layout.scales, bound, &mut rng);
+    for row in bytes.chunks_mut(format.row_bytes(k)) {
+        let (head, blocks) = row.split_at_mut(4 * format.head());
+        if !head.is_empty() {
+            // With both signs, which say where neighbours of products lie.
+            let sign = [1.0, -1.0][rng.below(2)];
+            let scale = sign * bound / 8.0 * (1.0 + rng.vec(1, 0.5)[0]);
+            head.copy_from_slice(&scale.to_le_bytes());
+        }
+        for block in blocks.chunks_mut(layout.bytes) {
+            put_scales(block, layout.scales, bound, &mut rng);
+        }
     }
     bytes
 }
@@ -150,6 +159,12 @@ fn put_scales(block: &mut [u8], scales: Scales, bound: f32, rng: &mut Rng) {
             block[0] = block[0] & 15 | low & 0xF0;
             block[1..3].copy_from_slice(&[middle, upper]);
         }
+        Scales::Fp8 => {
+            // From a half to almost 2, or a neighbour of its product.
+            for scale in &mut block[..2] {
+                *scale = *scale & 0x80 | (0x30 + rng.below(16) as u8);
+            }
+        }
     }
 }
 
@@ -176,7 +191,7 @@ pub(crate) fn experts(target: &Target) -> Outcome {
     let products = [
         (gated, BlockFormat::Q4K),
         (gated, BlockFormat::Mxfp4),
-        (odd, BlockFormat::Mxfp4),
+        (odd, BlockFormat::Nvfp4),
         (sorted, BlockFormat::Q6K),
     ];
     Outcome::of(products.map(|(problem, format)| {

@@ -73,6 +73,8 @@ impl Decode for Blocks<'_> {
     fn decode(&self, row: usize, column: usize, to: &mut [f32]) {
         let Layout { values, bytes, .. } = self.format.layout();
         let words = &self.words[(self.first + row) * self.width..][..self.width];
+        let (head, words) = words.split_at(self.format.head());
+        let head = head.first().map_or(0, |word| word.cast_unsigned());
         let mut column = column;
         for to in to.chunks_mut(DEPTH) {
             let first = column / values * bytes;
@@ -83,7 +85,7 @@ impl Decode for Blocks<'_> {
                 *bytes = word.to_le_bytes();
             }
             self.format
-                .decode(&blocks[first % WORD..], column % values, to);
+                .decode(head, &blocks[first % WORD..], column % values, to);
             column += to.len();
         }
     }

@@ -44,7 +44,7 @@ impl ModelPrecision {
 pub(super) const WEIGHTS: [Named<InBlocks>; 11] = [
     (
         "file",
-        "as the file has them: blocks of codes of a GGUF file, MXFP4, or 4 bits of GPTQ and AWQ",
+        "as the file has them: blocks of codes of a GGUF file, MXFP4, NVFP4, or 4 bits of GPTQ and AWQ",
         InBlocks::File,
     ),
     rounded(BlockFormat::Q8_0, "8.5 bits a weight"),

@@ -77,6 +77,42 @@ fn exact_products_decode_large_weights_in_parts() {
     assert!(got == want && got.iter().all(|value| value.is_finite()));
 }
 
+/// Every scale in E4M3 in rows of several scales, and every neighbour of their products, above and below.
+#[test]
+fn rows_have_the_values_of_every_scale_of_nvfp4() {
+    let of_rows = [
+        1.0,
+        1.0 + f32::EPSILON,
+        2.0 - f32::EPSILON,
+        0.1,
+        3.7e-5,
+        2.0_f32.powi(-90),
+        2.0_f32.powi(90),
+    ];
+    // The last fills the last block.
+    let scales = (0..=0x7F).chain(0x81..=0xFF).chain([0x38]);
+    let scales: Vec<u8> = scales.collect();
+    let codes = [0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE].repeat(2);
+    let blocks = scales.chunks(2).flat_map(|pair| [pair, &codes].concat());
+    let blocks: Vec<u8> = blocks.collect();
+    let row = |scale: f32| [&scale.to_le_bytes()[..], &blocks].concat();
+    let rows = of_rows
+        .into_iter()
+        .flat_map(|scale| [row(scale), row(-scale)]);
+    let (bytes, device) = (rows.collect::<Vec<_>>().concat(), Device::flex());
+    let layout = BlockLayout {
+        shape: [1, 2 * of_rows.len(), 16 * scales.len()],
+        format: BlockFormat::Nvfp4,
+    };
+    let weights = BlockTensor::from_bytes(&bytes, layout, &device).unwrap();
+    let ids = Tensor::<1, Int>::arange(0..layout.shape[1] as i64, &device);
+    let got = floats(weights.rows(ids).unwrap());
+    let want = floats(weights.to_dense().unwrap().squeeze_dim(0));
+    assert!(want.iter().all(|value| value.is_finite()));
+    let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert!(bits(&got) == bits(&want));
+}
+
 /// Scales of twenty bits with every sign and exponent, beside a zero of four bits.
 #[test]
 fn rows_have_the_values_of_every_scale_of_integers() {

@@ -106,9 +106,11 @@ pub(super) fn check(
 /// Checks that a file has blocks, and no quantized types that no device decodes.
 fn check_file(reader: Checkpoint<'_>, plan: &Plan) -> Result<(), Error> {
     let what = "weights as the file has them";
-    let names: Vec<_> = BlockFormat::ALL
-        .map(|format| format.name().to_uppercase())
-        .into();
+    let all = BlockFormat::ALL.into_iter();
+    // A GGUF file's NVFP4 isn't the format of that name.
+    let known = |format: &BlockFormat| reader.is_packed() || GgmlType::of_blocks(*format).is_some();
+    let names = all.filter(known).map(|format| format.name().to_uppercase());
+    let names: Vec<_> = names.collect();
     let expected = format!("tensors of the types {}", names.join(", "));
     let refused = |got: String| Err(Error::Config(Unfit::new(what, &expected, got)));
     let (mut types, mut any) = (BTreeSet::new(), false);

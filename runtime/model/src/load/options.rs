@@ -47,7 +47,7 @@ pub enum InBlocks {
     #[default]
     None,
     /// Those that the file has in blocks: those of a GGUF file in a [format](BlockFormat) that devices decode, MXFP4, and weights of four bits of GPTQ,
-    /// AWQ and compressed-tensors that [`Reader::blocks`](moebius_weights::Reader::blocks) has a format of. Weights that the file has transposed, in
+    /// AWQ and compressed-tensors or of NVFP4 that [`Reader::blocks`](moebius_weights::Reader::blocks) has a format of. Weights that the file has transposed, in
     /// parts of several types, or in codes of another kind, are decoded.
     File,
     /// All: other weights than those that the file has in blocks of this format are rounded to it, one matrix after the other, with the bits that

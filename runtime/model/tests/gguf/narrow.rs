@@ -266,9 +266,37 @@ fn of_integers(layer: &str, [n, k]: [usize; 2], method: &str) -> Vec<Stored> {
     }
 }
 
-/// Writes the model in `from` to `to`, in files of 300,000 bytes, with integers in place of the values of projections. Returns how many bytes less than
-/// values their blocks take.
-fn with_integers(from: &Path, to: &Path, method: &str) -> u64 {
+/// A layer [n, k] of codes and scales of NVFP4 with a scale of all of its own, as ModelOpt stores them or compressed-tensors does. No code is −0, which
+/// blocks don't tell from 0.
+fn of_fours(layer: &str, [n, k]: [usize; 2], method: &str) -> Vec<Stored> {
+    let own = layer.bytes().map(u32::from).sum::<u32>();
+    let code = |at: u32| match (at.wrapping_add(own).wrapping_mul(0x9E37_79B9) >> 28) as u8 {
+        8 => 0,
+        code => code,
+    };
+    let codes = (0..(n * k / 2) as u32).map(|at| code(2 * at) | code(2 * at + 1) << 4);
+    let codes: Vec<u8> = codes.collect();
+    let scales = (0..n * k / 16).map(|at| 0x28 + (at * 11 % 37) as u8);
+    let scales: Vec<u8> = scales.collect();
+    let whole = 0.002 + 0.000_1 * (own % 23) as f32;
+    let (packed, of_all, whole) = match method {
+        "modelopt" => ("weight", "weight_scale_2", whole),
+        _ => ("weight_packed", "weight_global_scale", 1.0 / whole),
+    };
+    let stored = |ending: &str, dtype: Dtype, shape: Vec<usize>, bytes: Vec<u8>| {
+        (format!("{layer}.{ending}"), dtype, shape, bytes)
+    };
+    vec![
+        stored(packed, Dtype::U8, vec![n, k / 2], codes),
+        stored("weight_scale", Dtype::F8_E4M3, vec![n, k / 16], scales),
+        stored(of_all, Dtype::F32, vec![1], whole.to_le_bytes().to_vec()),
+    ]
+}
+
+/// Writes the model in `from` to `to`, in files of 300,000 bytes, with integers or NVFP4 in place of the values of projections. Returns how many bytes less
+/// than values their blocks take.
+fn with_codes(from: &Path, to: &Path, method: &str) -> u64 {
+    let fours = ["modelopt", "nvfp4"].contains(&method);
     let reader = Reader::open(from).unwrap();
     let (mut tensors, mut saved): (Vec<Stored>, usize) = (Vec::new(), 0);
     for (name, info) in reader.tensors() {
@@ -276,10 +304,13 @@ fn with_integers(from: &Path, to: &Path, method: &str) -> u64 {
             .strip_suffix(".weight")
             .filter(|of| of.ends_with("_proj"));
         if let (Some(layer), &[n, k]) = (layer, &info.shape[..]) {
-            tensors.extend(of_integers(layer, [n, k], method));
+            let of = if fours { of_fours } else { of_integers };
+            tensors.extend(of(layer, [n, k], method));
             // A last group of 32 columns: blocks lie inside of groups.
             let whole = k.is_multiple_of(128);
-            let format = if whole {
+            let format = if fours {
+                BlockFormat::Nvfp4
+            } else if whole {
                 BlockFormat::Int4_128
             } else {
                 BlockFormat::Int4_32
@@ -306,28 +337,34 @@ fn with_integers(from: &Path, to: &Path, method: &str) -> u64 {
     saved as u64
 }
 
-/// Writes the configuration of the model in `from` with integers to `to`.
+/// Writes the configuration of the model in `from` with codes to `to`.
 fn declare(from: &Path, to: &Path, method: &str, desc_act: bool) {
     let config = fs::read(from.join("config.json")).unwrap();
     let mut config: Value = serde_json::from_slice(&config).unwrap();
+    let method = match method {
+        "nvfp4" => "compressed-tensors",
+        method => method,
+    };
     config["quantization_config"] =
         json!({"quant_method": method, "bits": 4, "group_size": 128, "desc_act": desc_act});
     fs::write(to.join("config.json"), config.to_string()).unwrap();
 }
 
-/// Integers of four bits in several files, also of experts and of fused projections, stay what they are on the device; those whose columns GPTQ has put in
+/// Codes of four bits in several files, also of experts and of fused projections, stay what they are on the device; those whose columns GPTQ has put in
 /// another order don't.
 #[test]
-fn integers_of_four_bits_stay_narrow() {
+fn codes_of_four_bits_stay_narrow() {
     for (family, method) in [
         ("llama", "gptq"),
         ("qwen3_moe", "awq"),
         ("phi3", "compressed-tensors"),
+        ("qwen3_moe", "modelopt"),
+        ("phi3", "nvfp4"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
         drawn(family, &from);
-        let saved = with_integers(&from, &to, method);
+        let saved = with_codes(&from, &to, method);
         let (files, device) = (ModelFiles::open(&to).unwrap(), Device::flex());
         let options = [as_stored(), LoadOptions::default()];
         let [few, many] = options.map(|how| files.weight_bytes(&device, how));

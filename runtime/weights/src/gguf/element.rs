@@ -156,6 +156,8 @@ impl GgmlType {
             BlockFormat::Iq4Nl => Self::IQ4_NL,
             BlockFormat::Mxfp4 => Self::MXFP4,
             BlockFormat::Int4_32 | BlockFormat::Int4_64 | BlockFormat::Int4_128 => return None,
+            // GGUF's NVFP4 has blocks of 64 values, and its scale of all in another tensor.
+            BlockFormat::Nvfp4 => return None,
         })
     }
 
@@ -200,7 +202,7 @@ pub(super) fn decode(kind: GgmlType, bytes: &[u8], out: &mut [f32]) {
         GgmlType::TQ2_0 => blocks(bytes, out, tq2_0),
         GgmlType::IQ4_XS => blocks(bytes, out, iq4_xs),
         other => match other.blocks() {
-            Some(format) => format.decode(bytes, 0, out),
+            Some(format) => format.decode(0, bytes, 0, out),
             None => unreachable!("{other} isn't among those that are read"),
         },
     }

@@ -54,6 +54,49 @@ enum Whole {
     Over(Part),
 }
 
+/// The smallest and the largest scale of all that rows of blocks have: no product that their decoding makes of it is subnormal or infinite.
+const OF_ROWS: [f32; 2] = [f32::from_bits(37 << 23), f32::from_bits(217 << 23)];
+
+/// What the rows of NVFP4 in blocks have of the scale of all ([`moebius_ops::blocks::Scales::Fp8`]).
+struct Rows {
+    /// The word before the blocks of every row.
+    head: u32,
+    /// The highest bit of each scale in E4M3: whether the weight's scale is a neighbour of the product.
+    moved: [u8; 128],
+}
+
+impl Rows {
+    /// Those of scales that are multiplied by `whole`, a positive number.
+    fn times(whole: f32) -> Self {
+        Self {
+            head: whole.to_bits(),
+            moved: [0; 128],
+        }
+    }
+
+    /// Those of scales that are divided by `whole`, a positive number. `None` where a quotient isn't next to its product with the reciprocal, or
+    /// where quotients lie on both sides of their products. There is no such number: a reciprocal is off by half a unit of its last place at most,
+    /// and so are products with it, all in the same direction, by less than a unit of theirs.
+    fn over(whole: f32) -> Option<Self> {
+        let mut rows = Self::times(1.0 / whole);
+        let mut below: Option<bool> = None;
+        for (code, moved) in (0..).zip(&mut rows.moved[..0x7F]) {
+            let scale = Scale::E4m3.value(code);
+            let [quotient, product] = [scale / whole, scale * (1.0 / whole)].map(f32::to_bits);
+            if quotient == product {
+                continue;
+            }
+            let down = quotient < product;
+            if quotient.abs_diff(product) != 1 || below.is_some_and(|below| below != down) {
+                return None;
+            }
+            (below, *moved) = (Some(down), 0x80);
+        }
+        rows.head |= u32::from(below == Some(true)) << 31;
+        Some(rows)
+    }
+}
+
 /// A weight of 4-bit floats.
 #[derive(Debug)]
 pub(super) struct Fours {
@@ -140,16 +183,10 @@ impl Fours {
         read: &dyn ReadParts,
         values: &mut Vec<f32>,
     ) -> Result<(), WeightsError> {
-        let number = |part: &Part| {
-            let value = read.floats(part)?.first().copied().unwrap_or(f32::NAN);
-            let fits = value.is_finite() && value > 0.0;
-            let wrong = || read.unfit(part, "a positive number", &value.to_string());
-            fits.then_some(value).ok_or_else(wrong)
-        };
         let (times, over) = match &self.whole {
             Whole::None => (1.0, 1.0),
-            Whole::Times(part) => (number(part)?, 1.0),
-            Whole::Over(part) => (1.0, number(part)?),
+            Whole::Times(part) => (number(part, read)?, 1.0),
+            Whole::Over(part) => (1.0, number(part, read)?),
         };
         let codes = read.bytes(&self.codes)?;
         let scales = read.bytes(&self.scales)?;
@@ -173,15 +210,63 @@ impl Fours {
         }
     }
 
-    /// The format of the blocks that devices decode: MXFP4 has one. Theirs of NVFP4 would need the scale of all beside the blocks.
+    /// The format of the blocks that devices decode; `None` for NVFP4 in rows that are no whole blocks, which have two of its groups.
     pub(super) fn blocks(&self) -> Option<BlockFormat> {
-        (self.scale == Scale::E8m0).then_some(BlockFormat::Mxfp4)
+        let format = match self.scale {
+            Scale::E4m3 => BlockFormat::Nvfp4,
+            Scale::E8m0 => BlockFormat::Mxfp4,
+        };
+        let columns = self.shape()?.last().copied()?;
+        columns.is_multiple_of(PAIRS).then_some(format)
     }
 
-    /// Fills `out` with the blocks of rows of MXFP4, of `columns` values each.
+    /// The bytes before the blocks of every row of NVFP4, whose scales get their highest bits.
     ///
     /// # Errors
-    /// As [`Fours::decode`].
+    /// As [`Fours::decode`], and [`WeightsError::WrongTensor`] for negative scales, and a scale of all that rows can't have.
+    fn head(&self, scales: &mut [u8], read: &dyn ReadParts) -> Result<Vec<u8>, WeightsError> {
+        if let Some(bad) = scales.iter().find(|scale| **scale >= 0x80) {
+            let got = format!("{}: decode the weights", self.scale.value(*bad));
+            return Err(read.unfit(&self.scales, "scales that aren't negative", &got));
+        }
+        let rows = self.rows(read)?;
+        for scale in scales {
+            *scale |= rows.moved[usize::from(*scale)];
+        }
+        Ok(rows.head.to_le_bytes().to_vec())
+    }
+
+    /// What rows of blocks have of the scale of all.
+    ///
+    /// # Errors
+    /// As [`Fours::decode`], and [`WeightsError::WrongTensor`] for a scale that rows can't have.
+    fn rows(&self, read: &dyn ReadParts) -> Result<Rows, WeightsError> {
+        let (part, whole, rows) = match &self.whole {
+            Whole::None => return Ok(Rows::times(1.0)),
+            Whole::Times(part) => {
+                let whole = number(part, read)?;
+                (part, whole, Some(Rows::times(whole)))
+            }
+            Whole::Over(part) => {
+                let whole = number(part, read)?;
+                (part, whole, Rows::over(whole))
+            }
+        };
+        let [least, most] = OF_ROWS;
+        let fits = |rows: &Rows| {
+            let scale = f32::from_bits(rows.head & 0x7FFF_FFFF);
+            (least..=most).contains(&scale)
+        };
+        rows.filter(fits).ok_or_else(|| {
+            let got = format!("{whole}: decode the weights");
+            read.unfit(part, "a number from 2^-90 to 2^90", &got)
+        })
+    }
+
+    /// Fills `out` with the blocks of rows of `columns` values each.
+    ///
+    /// # Errors
+    /// As [`Fours::decode`], and [`WeightsError::WrongTensor`] for scales of NVFP4 that are negative or that rows can't have.
     pub(super) fn read_blocks(
         &self,
         rows: Range<usize>,
@@ -190,18 +275,38 @@ impl Fours {
         out: &mut [u8],
     ) -> Result<(), WeightsError> {
         const HALF: usize = PAIRS / 2;
-        let across = (columns / PAIRS) as u64;
-        let [from, to] = [rows.start, rows.end].map(|row| row as u64 * across);
-        let scales = read.some(&self.scales, from..to)?;
+        let (of_group, of_block) = (self.scale.group() / 2, PAIRS / self.scale.group());
+        let across = columns / PAIRS * of_block;
+        let [from, to] = [rows.start, rows.end].map(|row| row as u64 * across as u64);
+        let mut scales = read.some(&self.scales, from..to)?;
         self.check_scales(&scales, read)?;
-        let codes = read.some(&self.codes, HALF as u64 * from..HALF as u64 * to)?;
-        let blocks = out.as_chunks_mut::<{ 1 + HALF }>().0.iter_mut();
-        let codes = codes.as_chunks::<HALF>().0;
-        for ((block, scale), codes) in blocks.zip(scales).zip(codes) {
-            block[0] = scale;
-            let code = |at: usize| codes[at / 2] >> (at % 2 * 4) & 15;
-            put(std::array::from_fn(code), &mut block[1..]);
+        let codes = read.some(&self.codes, of_group as u64 * from..of_group as u64 * to)?;
+        let head = match self.scale {
+            Scale::E4m3 => self.head(&mut scales, read)?,
+            Scale::E8m0 => Vec::new(),
+        };
+        let scales = scales.chunks_exact(of_block);
+        let mut parts = scales.zip(codes.as_chunks::<HALF>().0);
+        let of_block = of_block + HALF;
+        let of_row = head.len() + columns / PAIRS * of_block;
+        for row in out.chunks_exact_mut(of_row.max(1)) {
+            let (first, blocks) = row.split_at_mut(head.len());
+            first.copy_from_slice(&head);
+            for (block, (scales, codes)) in blocks.chunks_exact_mut(of_block).zip(&mut parts) {
+                let (own, packed) = block.split_at_mut(scales.len());
+                own.copy_from_slice(scales);
+                let code = |at: usize| codes[at / 2] >> (at % 2 * 4) & 15;
+                put(std::array::from_fn(code), packed);
+            }
         }
         Ok(())
     }
+}
+
+/// The only value of a part, a positive number.
+fn number(part: &Part, read: &dyn ReadParts) -> Result<f32, WeightsError> {
+    let value = read.floats(part)?.first().copied().unwrap_or(f32::NAN);
+    let fits = value.is_finite() && value > 0.0;
+    let wrong = || read.unfit(part, "a positive number", &value.to_string());
+    fits.then_some(value).ok_or_else(wrong)
 }

@@ -1,5 +1,8 @@
 //! Weights in several tensors: bitsandbytes, NVFP4, MXFP4, MLX and GPTQ, with values worked out by hand.
 
+use std::cmp::Ordering;
+use std::ops::Range;
+
 use moebius_ops::blocks::BlockFormat;
 use moebius_ops::scaling::Granularity;
 use moebius_weights::{Dtype, Reader, Unscaled, WeightsError};
@@ -168,6 +171,7 @@ fn four_bit_floats_have_scales_of_their_own_and_one_of_all() {
         f32s("x.input_global_scale", &[1], &[9.0]),
     ];
     is(&compressed, Value::Null, &[1, 32], &expected);
+    are_in_blocks(&compressed, Value::Null, BlockFormat::Nvfp4, &expected);
     let modelopt = |scale: f32| {
         [
             bytes("x.weight", Dtype::U8, &[1, 16], &codes),
@@ -177,6 +181,7 @@ fn four_bit_floats_have_scales_of_their_own_and_one_of_all() {
         ]
     };
     is(&modelopt(0.25), Value::Null, &[1, 32], &expected);
+    are_in_blocks(&modelopt(0.25), Value::Null, BlockFormat::Nvfp4, &expected);
     let damaged = reader(&modelopt(f32::NAN), Value::Null).unwrap();
     let error = damaged.read_f32("x.weight").unwrap_err().to_string();
     assert!(
@@ -185,21 +190,114 @@ fn four_bit_floats_have_scales_of_their_own_and_one_of_all() {
     );
 }
 
-/// Checks that the blocks of `x.weight` decode to these values.
-fn in_blocks(tensors: &[Tensor], config: Value, expected: &[f32]) {
+/// The values of rows of `x.weight` in blocks of this format, from row `first` on.
+fn in_blocks(
+    reader: &Reader,
+    format: BlockFormat,
+    rows: Range<usize>,
+) -> Result<Vec<f32>, WeightsError> {
+    assert_eq!(reader.blocks("x.weight"), Some(format));
+    let columns = *reader.get("x.weight").unwrap().shape.last().unwrap();
+    let mut bytes = vec![0; rows.len() * format.row_bytes(columns)];
+    reader.read_blocks("x.weight", rows.start, &mut bytes)?;
+    Ok(format.decoded(&format.to_words(&bytes, columns).unwrap(), columns))
+}
+
+/// Checks that the blocks of the only row of `x.weight` decode to these values.
+fn are_in_blocks(tensors: &[Tensor], config: Value, format: BlockFormat, expected: &[f32]) {
     let reader = reader(tensors, config).unwrap();
-    assert_eq!(reader.blocks("x.weight"), Some(BlockFormat::Mxfp4));
-    let columns = expected.len();
-    let mut bytes = vec![0; BlockFormat::Mxfp4.row_bytes(columns)];
-    reader.read_blocks("x.weight", 0, &mut bytes).unwrap();
-    let words = BlockFormat::Mxfp4.to_words(&bytes, columns).unwrap();
-    assert_eq!(BlockFormat::Mxfp4.decoded(&words, columns), expected);
+    assert_eq!(in_blocks(&reader, format, 0..1).unwrap(), expected);
+}
+
+/// NVFP4 [4, 512] with every code and every scale, in the layouts of ModelOpt and compressed-tensors with this scale of all, and in MLX's.
+fn nvfp4(whole: f32) -> [(Vec<Tensor>, Value); 3] {
+    let codes: Vec<u8> = (0..4 * 256_u32).map(|i| (i * 73 / 4) as u8).collect();
+    let mut scales: Vec<u8> = (0..0x7F).collect();
+    scales.push(0x38);
+    let each = bytes("x.weight_scale", Dtype::F8_E4M3, &[4, 32], &scales);
+    let modelopt = vec![
+        bytes("x.weight", Dtype::U8, &[4, 256], &codes),
+        each.clone(),
+        f32s("x.weight_scale_2", &[], &[whole]),
+    ];
+    let compressed = vec![
+        bytes("x.weight_packed", Dtype::U8, &[4, 256], &codes),
+        each,
+        f32s("x.weight_global_scale", &[1], &[whole]),
+    ];
+    let mlx = vec![
+        bytes("x.weight", Dtype::U32, &[4, 64], &codes),
+        bytes("x.scales", Dtype::U8, &[4, 32], &scales),
+    ];
+    let mode = json!({"quantization": {"group_size": 16, "bits": 4, "mode": "nvfp4"}});
+    let none = Value::Null;
+    [(modelopt, none.clone()), (compressed, none), (mlx, mode)]
+}
+
+/// The blocks of NVFP4 have the bits of the decoded weight, but for the sign of zeros, whatever the scale of all is: also where it divides and a product
+/// with its reciprocal is larger (0.3) or smaller (2688 / 0.37).
+#[test]
+fn blocks_of_nvfp4_have_the_bits_of_their_values() {
+    let wholes = [1.0, 0.3, 7.0, 2688.0 / 0.37, 3.1e-4, f32::EPSILON + 1.0];
+    let differ = |whole: f32, by: Ordering| {
+        let mut scales = (0..16_u8).map(f32::from);
+        scales.any(|scale| (scale * (1.0 / whole)).total_cmp(&(scale / whole)) == by)
+    };
+    assert!(differ(0.3, Ordering::Greater) && differ(2688.0 / 0.37, Ordering::Less));
+    for whole in wholes {
+        for (tensors, config) in nvfp4(whole) {
+            let reader = reader(&tensors, config).unwrap();
+            let want = reader.read_f32("x.weight").unwrap();
+            assert_eq!(want.len(), 4 * 512);
+            let bits = |values: &[f32]| -> Vec<u32> {
+                values.iter().map(|x| (x + 0.0).to_bits()).collect()
+            };
+            for rows in [0..4, 1..3] {
+                let got = in_blocks(&reader, BlockFormat::Nvfp4, rows.clone()).unwrap();
+                let want = bits(&want[512 * rows.start..512 * rows.end]);
+                assert!(bits(&got) == want, "{}, {whole}", tensors[0].0);
+            }
+        }
+    }
+    // Nine bytes for each 16 values, and a word for each row.
+    let [device, stored] = [4 * BlockFormat::Nvfp4.row_words(1024), 1024 / 16 * 9];
+    assert!(stored < device && (device as f64) < 1.01 * stored as f64);
+}
+
+/// Negative scales, and scales of all with which products could be subnormal or infinite, are errors that say what to do; rows that end in half of a
+/// block are known by their header.
+#[test]
+fn nvfp4_that_is_no_blocks_is_decoded() {
+    let refuses = |tensors: &[Tensor], part: &str, said: &str| {
+        let reader = reader(tensors, Value::Null).unwrap();
+        let error = in_blocks(&reader, BlockFormat::Nvfp4, 0..4).unwrap_err();
+        let error = error.to_string();
+        let all = [part, said, "decode the weights"];
+        assert!(all.iter().all(|part| error.contains(part)), "{error}");
+        assert_eq!(reader.read_f32("x.weight").unwrap().len(), 4 * 512);
+    };
+    for whole in [1e-30, 1e30] {
+        let [(modelopt, _), (compressed, _), _] = nvfp4(whole);
+        refuses(&modelopt, "x.weight_scale_2", "2^-90");
+        refuses(&compressed, "x.weight_global_scale", "2^-90");
+    }
+    let [(mut modelopt, _), ..] = nvfp4(0.5);
+    modelopt[1].3[5] = 0xB8;
+    refuses(&modelopt, "x.weight_scale", "negative, got -1");
+    let odd = [
+        bytes("x.weight", Dtype::U8, &[2, 24], &[0x21; 48]),
+        bytes("x.weight_scale", Dtype::F8_E4M3, &[2, 3], &[0x38; 6]),
+        f32s("x.weight_scale_2", &[], &[2.0]),
+    ];
+    let odd = reader(&odd, Value::Null).unwrap();
+    assert_eq!(odd.blocks("x.weight"), None);
+    assert_eq!(odd.read_f32("x.weight").unwrap()[..2], [1.0, 2.0]);
 }
 
 /// A scale of 129 in E8M0 is four times that of 127, 1.
 #[test]
 fn scales_of_mxfp4_are_powers_of_two() {
-    let (codes, _) = fours();
+    let (format, (codes, _)) = (BlockFormat::Mxfp4, fours());
     let pairs = (0..16_usize).flat_map(|n| [4.0 * E2M1[n], 4.0 * E2M1[15 - n]]);
     let expected: Vec<f32> = pairs.collect();
     let compressed = [
@@ -207,20 +305,20 @@ fn scales_of_mxfp4_are_powers_of_two() {
         bytes("x.weight_scale", Dtype::U8, &[1, 1], &[129]),
     ];
     is(&compressed, Value::Null, &[1, 32], &expected);
-    in_blocks(&compressed, Value::Null, &expected);
+    are_in_blocks(&compressed, Value::Null, format, &expected);
     let modelopt = [
         bytes("x.weight", Dtype::U8, &[1, 16], &codes),
         bytes("x.weight_scale", Dtype::U8, &[1, 1], &[129]),
     ];
     is(&modelopt, Value::Null, &[1, 32], &expected);
-    in_blocks(&modelopt, Value::Null, &expected);
+    are_in_blocks(&modelopt, Value::Null, format, &expected);
     let mlx = [
         bytes("x.weight", Dtype::U32, &[1, 4], &codes),
         bytes("x.scales", Dtype::U8, &[1, 1], &[129]),
     ];
     let config = json!({"quantization": {"group_size": 32, "bits": 4, "mode": "mxfp4"}});
     is(&mlx, config.clone(), &[1, 32], &expected);
-    in_blocks(&mlx, config.clone(), &expected);
+    are_in_blocks(&mlx, config.clone(), format, &expected);
     // The second matrix of a stack, whose scale is twice that of the first; 255 is no scale.
     let stack = |second: u8| {
         [
@@ -230,12 +328,10 @@ fn scales_of_mxfp4_are_powers_of_two() {
     };
     let read = |second: u8| {
         let reader = reader(&stack(second), config.clone()).unwrap();
-        let mut blocks = [0; 17];
-        let read = reader.read_blocks("x.weight", 1, &mut blocks);
-        read.map(|()| BlockFormat::Mxfp4.to_words(&blocks, 32).unwrap())
+        in_blocks(&reader, format, 1..2)
     };
     let twice: Vec<f32> = expected.iter().map(|value| 2.0 * value).collect();
-    assert_eq!(BlockFormat::Mxfp4.decoded(&read(130).unwrap(), 32), twice);
+    assert_eq!(read(130).unwrap(), twice);
     let error = read(255).unwrap_err().to_string();
     assert!(error.contains("finite scales"), "{error}");
     refused(&mlx, &["words of MLX", "x.weight", "mxfp4"]);

@@ -1,12 +1,13 @@
 //! How CubeCL loads [`moebius_ops::blocks`]: four neighbouring values of a row at a time.
 //!
-//! Rows are those of the bound slab. They begin with a word, but blocks lie in them at any byte, so four bytes are read from two words.
+//! Rows are those of the bound slab. Their blocks begin with a word, behind that of the row's scale where rows have one, but blocks lie in them at any
+//! byte, so four bytes are read from two words.
 
 use super::pipeline::Chunk;
 use cubecl::prelude::*;
 use moebius_ops::blocks::{BlockFormat, Field, GROUP, Levels, Scales};
 
-/// The bits from byte `byte` of a row to the end of its word. `row` is the row's first word.
+/// The bits from byte `byte` of a row to the end of its word. `row` is the first word of the row's blocks.
 #[cube]
 fn bits_at(codes: &[u32], row: usize, byte: usize) -> u32 {
     codes[row + byte / 4] >> (8 * (byte % 4) as u32)
@@ -140,6 +141,19 @@ fn scale_of(
             half_at(codes, row, block + all) * signed(own)
         }
         Scales::Upper => f32::reinterpret((four_bytes(codes, row, block) & 0x00FF_FFF0) << 8),
+        Scales::Fp8 => {
+            let own = bits_at(codes, row, block + value / 16) & 0xFF;
+            let head = codes[row - 1];
+            let code = own & 0x7F;
+            // Those without an implicit bit are multiples of the smallest.
+            let smallest = f32::cast_from(code) * comptime!(1.0f32 / 1024.0);
+            let normal = f32::reinterpret((code << 20) + comptime!(119u32 << 23));
+            let half = select(code < 8, smallest, normal);
+            let product = u32::reinterpret(half * f32::reinterpret(head & 0x7FFF_FFFF));
+            let moved = own >> 7;
+            let above = (head >> 31) == 0;
+            f32::reinterpret(select(above, product + moved, product - moved))
+        }
     }
 }
 
@@ -174,7 +188,12 @@ pub(super) fn four_of_row(
     let (scales, levels) = comptime!((layout.scales, layout.levels));
     let mut four = Vector::<f32, Const<4>>::new(0.0f32);
     if column < k {
-        let row = row * (k / values * bytes).div_ceil(4);
+        let of_blocks = (k / values * bytes).div_ceil(4);
+        let row = if comptime!(scales.has_rows()) {
+            row * (of_blocks + 1) + 1
+        } else {
+            row * of_blocks
+        };
         let (block, value) = (column / values * bytes, column % values);
         let low = four_codes(codes, row, block, value, comptime!(layout.low));
         let word = match comptime!(layout.high) {

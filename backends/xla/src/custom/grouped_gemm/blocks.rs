@@ -14,12 +14,18 @@ pub(super) fn decode(b: &Builder, packed: Value, format: BlockFormat, k: usize) 
         unreachable!("the words of one expert are a matrix")
     };
     let count = rows * k / layout.values;
-    let bytes = b.bitcast(words(b, packed), U8);
-    let bytes = b.reshape(bytes, &[rows, 4 * across]);
-    let bytes = b.slice_dim(bytes, 1, 0..format.row_bytes(k));
+    let words = words(b, packed);
+    let bytes = b.reshape(b.bitcast(words, U8), &[rows, 4 * across]);
+    let bytes = b.slice_dim(bytes, 1, 4 * format.head()..format.row_bytes(k));
+    let heads = layout.scales.has_rows().then(|| {
+        let heads = b.reshape(b.slice_dim(words, 1, 0..1), &[rows]);
+        let heads = b.broadcast(heads, &[rows, k / GROUP], &[0]);
+        b.reshape(heads, &[count, layout.values / GROUP])
+    });
     let blocks = Blocks {
         b,
         bytes: b.reshape(bytes, &[count, layout.bytes]),
+        heads,
         count,
         values: layout.values,
     };
@@ -40,6 +46,8 @@ pub(super) fn decode(b: &Builder, packed: Value, format: BlockFormat, k: usize) 
 struct Blocks<'a> {
     b: &'a Builder,
     bytes: Value,
+    /// The word before the blocks of its row for every [`GROUP`] of values, \[count, values / GROUP\], where rows have one.
+    heads: Option<Value>,
     count: usize,
     /// Values per block.
     values: usize,
@@ -123,7 +131,27 @@ impl Blocks<'_> {
                 let scales = b.bitcast(bits, F32);
                 (b.reshape(scales, &[self.count, 1]), None)
             }
+            Scales::Fp8 => (self.of_rows(), None),
         }
+    }
+
+    /// The scales of groups, \[count, values / GROUP\], which are products with that of their row, or next to them.
+    fn of_rows(&self) -> Value {
+        let (b, Some(heads)) = (self.b, self.heads) else {
+            unreachable!("rows with such scales have one of their own")
+        };
+        let own = self.some(0..self.values / GROUP);
+        let codes = b.and(own, f64::from(0x7F));
+        // Those without an implicit bit are multiples of the smallest.
+        let smallest = b.mul(b.convert(codes, F32), 1.0 / 1024.0);
+        let normal = b.add(b.shift_left(codes, 20.0), f64::from(119_u32 << 23));
+        let halves = b.select(b.lt(codes, 8.0), smallest, b.bitcast(normal, F32));
+        let of_rows = b.bitcast(b.and(heads, f64::from(0x7FFF_FFFF_u32)), F32);
+        let products = b.bitcast(b.mul(halves, of_rows), U32);
+        let moved = b.shift_right(own, 7.0);
+        let above = b.lt(heads, f64::from(0x8000_0000_u32));
+        let bits = b.select(above, b.add(products, moved), b.sub(products, moved));
+        b.bitcast(bits, F32)
     }
 
     /// The eight scales or minima of six bits whose bytes begin at `at`, \[count, 8\], in f32.
