@@ -25,8 +25,12 @@ export function showUnsupported(message) {
   byId('check-status').textContent = 'Not run: there is no device to check.';
 }
 
+/** Whether the gradients of the open device have passed their check. */
+let gradientsAreRight = false;
+
 /** Shows the report of an opened device. */
 export function showDevice(report) {
+  gradientsAreRight = false;
   // Browsers often don't tell the name of a device.
   const kind = [report.vendor, report.architecture].filter(Boolean).join(' ');
   byId('device-name').textContent = report.description || kind || report.name;
@@ -76,6 +80,22 @@ export function complaint({ name, report, error }) {
     (output) => `${output.name} is off by up to ${short(output.maxAbs)} (allowed: ${output.tolerance})`,
   );
   return `${name}: ${told.join('; ') || 'wrong'}`;
+}
+
+/**
+ * Checks the gradients before the first training on a device: their kernels take long to compile, and nothing else runs
+ * them. Throws if they are wrong.
+ * @param {import('./client.js').Client} client
+ * @param {HTMLElement} status
+ */
+export async function checkGradients(client, status) {
+  if (gradientsAreRight) return;
+  status.textContent = 'Checking gradients against the bundled cases; their kernels compile first.';
+  const wrong = [];
+  const note = (result) => result.report?.verdict !== 'pass' && wrong.push(complaint(result));
+  await client.call('check', { of: 'training' }, { onProgress: note });
+  if (wrong.length > 0) throw new Error(`gradients are wrong on this device: ${wrong.join('; ')}`);
+  gradientsAreRight = true;
 }
 
 /** Results of the last check. */

@@ -6,10 +6,11 @@ import { byId, h } from './dom.js';
 import { layer } from './layer.js';
 import { text } from './text.js';
 import { train } from './train.js';
+import { tune } from './tune.js';
 
 const root = document.documentElement;
 const client = new Client();
-const sections = [text, layer, bench, train];
+const sections = [text, tune, layer, bench, train];
 let report = null;
 let lostTraining = false;
 let settle;
@@ -153,6 +154,7 @@ function summary() {
     device: report,
     check: { done, of, passed, wrong: check.wrong.map(({ name }) => name), milliseconds },
     text: text.last(),
+    tuning: tune.last(),
     layer: layer.last(),
     bench: bench.last(),
     training: train.last(),

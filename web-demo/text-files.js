@@ -14,15 +14,43 @@ const BESIDE = [
   'chat_template.jinja',
 ];
 
+/** Names of the two files of an adapter. */
+const ADAPTER = ['adapter_config.json', 'adapter_model.safetensors'];
+
 const ends = (ending) => (file) => file.name.toLowerCase().endsWith(ending);
 
 /** The files of a drop, including those in dropped folders. Call this while the event is being handled. */
-export async function filesOf(transfer) {
+async function filesOf(transfer) {
   const items = [...transfer.items].filter(({ kind }) => kind === 'file');
   // Entry and file are gone after the event; an entry tells whether it is a folder.
   const found = items.map((item) => ({ entry: item.webkitGetAsEntry?.(), file: item.getAsFile() }));
   const lists = await Promise.all(found.map(({ entry, file }) => (entry?.isDirectory ? within(entry) : [file])));
   return lists.flat().filter((file) => file !== null);
+}
+
+/**
+ * Has `take` called with the files that are dropped onto an element, once `ready`.
+ * @param {HTMLElement} element
+ * @param {() => boolean} ready
+ * @param {(files: File[]) => void} take
+ */
+export function onDrop(element, ready, take) {
+  const over = (event) => {
+    if (!ready() || !event.dataTransfer?.types.includes('Files')) return;
+    event.preventDefault();
+    element.classList.add('over');
+  };
+  element.addEventListener('dragenter', over);
+  element.addEventListener('dragover', over);
+  element.addEventListener('dragleave', (event) => {
+    if (!element.contains(event.relatedTarget)) element.classList.remove('over');
+  });
+  element.addEventListener('drop', async (event) => {
+    element.classList.remove('over');
+    if (!ready()) return;
+    event.preventDefault();
+    take(await filesOf(event.dataTransfer));
+  });
 }
 
 /** The files directly in a folder, without subfolders. */
@@ -40,11 +68,23 @@ async function within(folder) {
 }
 
 /**
+ * The adapter among the files: its name, and its files by name; null if there is none.
+ * @param {File[]} files
+ * @returns {{name: string, files: Record<string, File>} | null}
+ */
+function adapterOf(files) {
+  const own = files.filter(({ name }) => ADAPTER.includes(name));
+  if (own.length === 0) return null;
+  if (own.length < ADAPTER.length) throw new Error(`expected ${ADAPTER.join(' and ')}, got ${names(own)} alone`);
+  return { name: 'an adapter', files: Object.fromEntries(own.map((file) => [file.name, file])) };
+}
+
+/**
  * The model that the files make up: its name, and its files by name, as the package takes them.
  * @param {File[]} files
  * @returns {{name: string, files: Record<string, File>}}
  */
-export function modelOf(files) {
+function modelOf(files) {
   const gguf = files.filter(ends('.gguf'));
   const weights = files.filter(ends('.safetensors'));
   if (gguf.length > 1 || (gguf.length === 1 && weights.length > 0)) {
@@ -62,9 +102,19 @@ export function modelOf(files) {
     const words = missing.join(' and ');
     throw new Error(`expected ${words} beside the weights, got ${names(files)}; choose them together, or a folder`);
   }
-  const all = [...weights, ...beside];
   const name = weights.length === 1 ? weights[0].name : `${weights[0].name} and ${weights.length - 1} more`;
-  return { name, files: Object.fromEntries(all.map((file) => [file.name, file])) };
+  return { name, files: Object.fromEntries([...weights, ...beside].map((file) => [file.name, file])) };
+}
+
+/**
+ * What the files make up: a model, an adapter, or both; what isn't among them is null.
+ * @param {File[]} files
+ */
+export function chosenOf(files) {
+  const adapter = adapterOf(files);
+  const rest = files.filter(({ name }) => !ADAPTER.includes(name));
+  const alone = adapter !== null && !rest.some((file) => ends('.safetensors')(file) || ends('.gguf')(file));
+  return { adapter, model: alone ? null : modelOf(rest) };
 }
 
 const names = (files) => {

@@ -1,7 +1,7 @@
 // Section "Text": a language model writes, token by token. The model is the page's own or a visitor's.
 import { isLoss } from './client.js';
 import { byId, bytes } from './dom.js';
-import { filesOf, modelOf } from './text-files.js';
+import { chosenOf, onDrop } from './text-files.js';
 import { drawExperts, Taken } from './text-view.js';
 import { control, Writing } from './writing.js';
 
@@ -10,7 +10,9 @@ const SECTION = byId('text');
 let client = null;
 /** The model to write with: `null` for the page's own, or `{name, files}`. */
 let own = null;
-/** The model on the device: `{of, precision, report}`; another source or precision needs a new load. */
+/** What changes its weights: null, or an adapter as `{name, files}`. */
+let adapter = null;
+/** The model on the device: `{of, adapter, precision, report}`; another source or precision needs a new load. */
 let loaded = null;
 let taken = new Taken([]);
 /** Tokens of the shown text. */
@@ -26,19 +28,25 @@ const writing = new Writing({
   took,
   changed(busy) {
     for (const name of ['precision', 'files', 'shipped']) control(name).disabled = busy;
-    control('shipped').hidden = own === null;
+    control('shipped').hidden = own === null && adapter === null;
   },
   isLoss, // the page reports the loss and calls `stop`
 });
 
 const optionsOf = (asked) => ({ ...asked, special: control('special').value === 'tokens', experts: true });
 
+/** The name of the model for the next text. */
+function named() {
+  const name = own ? own.name : 'The page’s own model';
+  return adapter ? `${name} with ${adapter.name}` : name;
+}
+
 function describeModel() {
   const { report } = loaded ?? {};
   control('mode').disabled = !report?.chat;
   if (!report?.chat) control('mode').value = 'prompt';
   if (!report) {
-    control('model').textContent = own ? own.name : 'The page’s own model, loaded at the first text.';
+    control('model').textContent = own ? named() : `${named()}, loaded at the first text.`;
     return;
   }
   const [first] = report.experts;
@@ -47,14 +55,14 @@ function describeModel() {
     : `${report.layers} layers without experts`;
   const precision = { stored: 'weights as they are stored', f32: 'f32', fp8: 'FP8' }[report.precision];
   control('model').textContent =
-    `${own ? own.name : 'The page’s own model'}: ${report.family}, ${experts}, ${precision}, ` +
+    `${named()}: ${report.family}, ${experts}, ${precision}, ` +
     `${bytes(report.weightBytes)} on the device, up to ${report.context} tokens.`;
 }
 
 /** Loads the model onto the device, unless it is there already. */
 async function load(signal) {
   const precision = control('precision').value;
-  if (loaded && loaded.of === own && loaded.precision === precision) return;
+  if (loaded?.of === own && loaded.adapter === adapter && loaded.precision === precision) return;
   loaded = null;
   describeModel();
   writing.setState('loading', 'Loading the model.');
@@ -66,10 +74,10 @@ async function load(signal) {
       progress.value = read;
       control('status').textContent = `Loading the model: ${bytes(read)} of ${bytes(of)}.`;
     };
-    const values = { files: own?.files ?? null, precision };
+    const values = { files: own?.files ?? null, precision, adapter: adapter?.files ?? null };
     const report = await client.call('textLoad', values, { signal, onProgress });
     if (signal.aborted) return;
-    loaded = { of: own, precision, report };
+    loaded = { of: own, adapter, precision, report };
     writing.messages = [];
     control('mode').value = report.chat ? 'chat' : 'prompt';
   } finally {
@@ -117,47 +125,30 @@ function select(token) {
   control('experts').setAttribute('aria-label', words || 'Experts of each layer: no token yet');
 }
 
-/** Selects the model for the next texts. */
-function use(model) {
+/** Selects the model and its adapter for the next texts. */
+function use(model, change = null) {
   if (writing.busy) return;
   own = model;
+  adapter = change;
   loaded = null;
   writing.messages = [];
   writing.clear();
   describeModel();
-  writing.setState('idle', `${model ? model.name : 'The page’s own model'} is loaded at the first text.`);
+  writing.setState('idle', `${named()} is loaded at the first text.`);
 }
 
+/** Takes a model, a model with an adapter, or an adapter of the present model. */
 function choose(files) {
+  if (writing.busy) {
+    control('status').textContent = 'Stop the text before another model is chosen.';
+    return;
+  }
   try {
-    use(modelOf(files));
+    const chosen = chosenOf(files);
+    use(chosen.model ?? own, chosen.adapter);
   } catch (error) {
     writing.setState(SECTION.dataset.textState, `These files are no model: ${error.message}.`);
   }
-}
-
-/** Accepts files that are dropped onto the section, once the page is ready. */
-function listenForDrops() {
-  const over = (event) => {
-    if (!client || !event.dataTransfer?.types.includes('Files')) return;
-    event.preventDefault();
-    SECTION.classList.add('over');
-  };
-  SECTION.addEventListener('dragenter', over);
-  SECTION.addEventListener('dragover', over);
-  SECTION.addEventListener('dragleave', (event) => {
-    if (!SECTION.contains(event.relatedTarget)) SECTION.classList.remove('over');
-  });
-  SECTION.addEventListener('drop', async (event) => {
-    SECTION.classList.remove('over');
-    if (!client) return;
-    event.preventDefault();
-    if (writing.busy) {
-      control('status').textContent = 'Stop the text before another model is chosen.';
-      return;
-    }
-    choose(await filesOf(event.dataTransfer));
-  });
 }
 
 function listen() {
@@ -173,11 +164,29 @@ function listen() {
     if (target.dataset.token !== undefined && last?.contains(target)) select(Number(target.dataset.token));
   });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => select(selected));
-  listenForDrops();
+  onDrop(SECTION, () => client !== null, choose);
 }
 
 /** Interface of the section for the page. */
 export const text = {
+  /** The model for the next text: null for the page's own, or `{name, files}`. */
+  model: () => own,
+  /** The weights that are chosen for it. */
+  precision: () => control('precision').value,
+  /** Gives the model on the device up, unless it writes; the next text loads it again. Returns whether it could. */
+  leave() {
+    if (writing.busy) return false;
+    loaded = null;
+    writing.messages = [];
+    describeModel();
+    return true;
+  },
+  /** Writes the next texts with a model and an adapter of it; returns whether it can at the moment. */
+  use(model, change) {
+    const can = !writing.busy;
+    use(model, change);
+    return can;
+  },
   start(demo) {
     client = demo.client;
     writing.setState(SECTION.dataset.textState === 'lost' ? 'idle' : SECTION.dataset.textState);

@@ -1,7 +1,7 @@
 // Section "Train a small mixture of experts": its loop, numbers and charts. The picture is in train-view.js.
 import { isCancelled, isLoss } from './client.js';
 import { lineChart, loadRows, roundUp } from './charts.js';
-import { complaint } from './device.js';
+import { checkGradients } from './device.js';
 import { byId, facts, h, milliseconds, percent, row, s, short } from './dom.js';
 import { CLASSES } from './palette.js';
 import { dataset, grid } from './points.js';
@@ -19,8 +19,6 @@ let client = null;
 let data = null;
 let prediction = null;
 let created = false;
-/** Whether this device's gradients have passed their check. */
-let checked = false;
 let report = null;
 let parameters = 0;
 let history = [];
@@ -73,17 +71,6 @@ function reset(text = 'Not started.') {
   show();
 }
 
-/** Checks the gradients before the first training: their kernels take long to compile, and nothing else runs them. */
-async function checkGradients() {
-  if (checked) return;
-  control('status').textContent = 'Checking gradients against the bundled cases; their kernels compile first.';
-  const wrong = [];
-  const note = (result) => result.report?.verdict !== 'pass' && wrong.push(complaint(result));
-  await client.call('check', { of: 'training' }, { onProgress: note });
-  if (wrong.length > 0) throw new Error(`gradients are wrong on this device: ${wrong.join('; ')}`);
-  checked = true;
-}
-
 async function create() {
   const options = {
     classes: data.classes,
@@ -111,7 +98,7 @@ async function loop(mine, limit = Infinity) {
   let nextPicture = 0;
   let done = 0;
   if (!created) {
-    await checkGradients();
+    await checkGradients(client, control('status'));
     if (run !== mine) return;
     control('status').textContent = 'Setting up: the first step compiles its kernels.';
     await create();
@@ -270,7 +257,6 @@ export const train = {
     run?.controller.abort();
     if (why !== 'lost') return null;
     client = null;
-    checked = false;
     if (!created && !run) return null;
     reset();
     setState('lost', 'The device went away, and the training’s weights with it. Start begins anew.');

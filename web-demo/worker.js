@@ -1,12 +1,13 @@
 // The worker: loads the package, opens the device, and owns every object on it. One operation at a time uses the
 // device, and others wait, so that measured times are of one operation alone.
-import init, { Device, MoeLayer, MoeTraining, TextModel, bench, version } from './moebius/moebius.js';
+import init, { AdapterTraining, Device, MoeLayer, MoeTraining, TextModel, bench, version } from './moebius/moebius.js';
 
 let loaded = null;
 let device = null;
 let layer = null;
 let training = null;
 let text = null;
+let tuning = null;
 let queue = Promise.resolve();
 /** @type {Map<number, AbortController>} */
 const running = new Map();
@@ -94,11 +95,12 @@ const operations = {
   },
 
   // Loads a visitor's files, or those of the page's own model; they are read piece by piece where they are.
-  async textLoad({ files, precision }, { signal, progress }) {
+  async textLoad({ files, precision, adapter }, { signal, progress }) {
     drop(text);
     text = null;
     const onProgress = (read, of) => progress({ read, of });
-    text = await TextModel.load(opened(), files ?? (await shipped()), { precision, signal, onProgress });
+    const options = { precision, adapter, signal, onProgress };
+    text = await TextModel.load(opened(), files ?? (await shipped()), options);
     return text.report;
   },
 
@@ -118,6 +120,29 @@ const operations = {
     } finally {
       drop(model);
     }
+  },
+
+  // Loads the model again to fine-tune it; the one that writes makes room, and so does an earlier training.
+  async tuneCreate({ files, options }, { signal, progress }) {
+    for (const object of [text, tuning]) drop(object);
+    text = tuning = null;
+    const onProgress = (read, of) => progress({ read, of });
+    tuning = await AdapterTraining.load(opened(), files ?? (await shipped()), { ...options, signal, onProgress });
+    return tuning.report;
+  },
+
+  async tuneStep({ count }, { signal }) {
+    const { step, losses, milliseconds } = await begun().step(count, { signal });
+    return { step, losses, perStep: milliseconds / losses.length };
+  },
+
+  async tuneAdapter() {
+    return begun().adapter();
+  },
+
+  async tuneEnd() {
+    drop(tuning);
+    tuning = null;
   },
 
   async memory() {
@@ -159,6 +184,11 @@ function created() {
   return training;
 }
 
+function begun() {
+  if (!tuning) throw new Error('expected a training of an adapter, got none');
+  return tuning;
+}
+
 /** Frees the memory of an object on the device, and its handle. */
 function drop(object) {
   object?.dispose();
@@ -168,8 +198,8 @@ function drop(object) {
 /** Frees everything on the device, and the device. */
 function release() {
   const old = device;
-  for (const object of [training, layer?.layer, text]) drop(object);
-  training = layer = text = device = null;
+  for (const object of [training, layer?.layer, text, tuning]) drop(object);
+  training = layer = text = tuning = device = null;
   old?.destroy();
   old?.free();
 }

@@ -23,7 +23,7 @@ pub use bench::bench;
 pub use device::{Device, version};
 pub use linear::{Fp8Linear, Matmul};
 pub use moe::MoeLayer;
-pub use text::TextModel;
+pub use text::{AdapterTraining, TextModel};
 pub use training::MoeTraining;
 
 use wasm_bindgen::prelude::wasm_bindgen;

@@ -165,7 +165,8 @@ fn config(options: JsValue) -> Result<ClassifierConfig, Failure> {
     Ok(config)
 }
 
-fn steps(count: JsValue) -> Result<usize, Failure> {
+/// The number of steps that a call asks for: 1, unless it says another.
+pub(crate) fn steps(count: JsValue) -> Result<usize, Failure> {
     let Some(count) = given(count) else {
         return Ok(1);
     };

@@ -341,8 +341,95 @@ export interface TextModelOptions extends RunOptions {
    * less. Memory is reserved for the first 1024, and taken for others as they come.
    */
   context?: number;
+  /**
+   * An adapter (LoRA) that changes the weights. It is added to them while they are read; weights that are codes on the
+   * device stay as they are, with the adapter's factors beside them. Not for a GGUF file, whose tensors have other
+   * names.
+   */
+  adapter?: AdapterFiles;
   /** Function that is called after each tensor with the bytes of weights read so far, and with their total. */
   onProgress?: (read: number, of: number) => void;
+}
+
+/** An adapter of a model in the two files of PEFT (Hugging Face), which reads and writes the same. */
+export interface AdapterFiles {
+  /** Rank, scale and modules. */
+  'adapter_config.json': Uint8Array | Blob;
+  /** The factors of each module, `base_model.model.….lora_A.weight` and `lora_B`, in f32. */
+  'adapter_model.safetensors': Uint8Array | Blob;
+}
+
+/** The bytes of an adapter's two files. */
+export interface AdapterBytes extends AdapterFiles {
+  'adapter_config.json': Uint8Array;
+  'adapter_model.safetensors': Uint8Array;
+}
+
+export interface AdapterTrainingOptions extends RunOptions {
+  /** The text to learn from; names of special tokens in it stand for their characters. */
+  text: string;
+  /** Rank of the changes, 8 by default. */
+  rank?: number;
+  /** Changes are multiplied by alpha / rank; 8 by default. */
+  alpha?: number;
+  /**
+   * The linear modules that change: those whose names are one of these or end with a dot and one of these.
+   * `['q_proj', 'v_proj']` by default; 'all-linear' stands for all of them, those of experts included.
+   */
+  targets?: string[];
+  /** Number of steps in all, 100 by default. The learning rate rises in the first tenth, and then falls to a tenth. */
+  steps?: number;
+  /** Peak of AdamW's learning rate, 0.001 by default. */
+  learningRate?: number;
+  /** Number of sequences in a step, 4 by default; each is cut from the text at a random place. */
+  batch?: number;
+  /** Number of tokens of a sequence; 64 by default, or as many as a shorter text or the model has. */
+  sequence?: number;
+  /** Seed of the first factors and of the places, 0 by default. */
+  seed?: number;
+  /**
+   * The model's own weights, which stay as they are: 'f32', the default, or 'fp8', which keeps codes and rounds other
+   * weights to E4M3. What is computed is f32.
+   */
+  precision?: 'f32' | 'fp8';
+  /** Name of the model, for the adapter's configuration; none by default. */
+  base?: string;
+  /** Function that is called after each tensor with the bytes of weights read so far, and with their total. */
+  onProgress?: (read: number, of: number) => void;
+}
+
+export interface AdapterTrainingReport {
+  /** The model's family, as in `TextModelReport`. */
+  family: string;
+  precision: 'f32' | 'fp8';
+  /** Number of tokens of the text. */
+  tokens: number;
+  /** Number of steps in all, sequences in a step, and tokens of a sequence. */
+  steps: number;
+  batch: number;
+  sequence: number;
+  rank: number;
+  alpha: number;
+  targets: string[];
+  /** Number of trained parameters. */
+  parameters: number;
+}
+
+/** What the steps of a call measured. */
+export interface AdapterSteps {
+  /** Number of completed steps. */
+  step: number;
+  /** Mean cross entropy before the last step, in nats per token. */
+  loss: number;
+  /** Cross entropy of each step of the call. */
+  losses: Float32Array;
+  /** Weighted auxiliary losses of the last step: those that keep experts in use and routers' logits small. */
+  auxiliary: number;
+  /** Learning rate of the last step. */
+  learningRate: number;
+  /** For each layer with experts, the slots of each expert in the last step. */
+  loads: Uint32Array[];
+  milliseconds: number;
 }
 
 export interface TextModelReport {

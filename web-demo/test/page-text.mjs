@@ -128,21 +128,22 @@ async function aTextStopsAtOnce(lab) {
   assert.deepEqual(again.ids.slice(0, 4), ids.slice(0, 4), 'a text after one that was stopped');
 }
 
-/** Runs in the page: drops files onto the section. */
-function drop(files) {
+/** Runs in the page: drops files onto the section with this id. */
+function drop([id, files]) {
   const transfer = new DataTransfer();
   for (const [name, bytes] of files) {
     const data = Uint8Array.from(atob(bytes), (letter) => letter.charCodeAt(0));
     transfer.items.add(new File([data], name));
   }
-  const section = document.querySelector('#text');
+  const section = document.getElementById(id);
   for (const type of ['dragenter', 'dragover', 'drop']) {
     section.dispatchEvent(new DragEvent(type, { dataTransfer: transfer, bubbles: true, cancelable: true }));
   }
 }
 
-const dropped = (page, files) =>
-  page.evaluate(drop, Object.entries(files).map(([name, bytes]) => [name, bytes.toString('base64')]));
+/** Drops files onto a section of the page. */
+export const dropped = (page, files, id = 'text') =>
+  page.evaluate(drop, [id, Object.entries(files).map(([name, bytes]) => [name, bytes.toString('base64')])]);
 
 async function aDroppedModelIsTalkedTo(lab) {
   const page = await withModel(lab);

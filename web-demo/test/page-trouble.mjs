@@ -24,16 +24,16 @@ const stateIs = (page, state) =>
 const gates = (page) =>
   page.locator('fieldset.gate').evaluateAll((list) => list.map(({ disabled }) => (disabled ? 'off' : 'on')));
 
-const OFF = ['off', 'off', 'off', 'off'];
-const ON = ['on', 'on', 'on', 'on'];
+const OFF = ['off', 'off', 'off', 'off', 'off'];
+const ON = ['on', 'on', 'on', 'on', 'on'];
 
 const CASE = 'cases/balance_losses.safetensors';
 
 /** Checks that nothing has been computed for the sections behind the self-check. */
 async function assertNothingRan(page) {
   assert.deepEqual(await gates(page), OFF);
-  const { layer, bench, training } = await page.evaluate(() => globalThis.moebiusDemo.state());
-  assert.deepEqual([layer, bench, training], [null, null, null]);
+  const { layer, bench, training, tuning } = await page.evaluate(() => globalThis.moebiusDemo.state());
+  assert.deepEqual([layer, bench, training, tuning], [null, null, null, null]);
   assert.equal(await page.locator('#layer').getAttribute('data-runs'), '0');
   assert.equal(await page.evaluate(() => performance.getEntriesByName('moebius-ready').length), 0);
 }

@@ -45,7 +45,7 @@ async function whatBelongsThereIsThere(lab) {
   );
   assert.equal(await page.locator('#device-runs tbody tr').count(), device.runs.length);
   assert.match(await page.locator('#version').textContent(), /^\d+\.\d+\.\d+/);
-  for (const section of ['device', 'text', 'layer', 'bench', 'train']) {
+  for (const section of ['device', 'text', 'tune', 'layer', 'bench', 'train']) {
     assert.ok(await page.locator(`#${section} h2`).isVisible(), section);
     assert.equal(await page.locator(`nav a[href="#${section}"]`).count(), 1, section);
   }
@@ -163,7 +163,8 @@ async function usableWithTheKeyboard(lab) {
     reached.push(id);
   }
   assert.equal(reached[0], '#main', 'first comes the link past the navigation');
-  for (const control of ['text-write', 'layer-experts', 'layer-new', 'bench-run', 'train-start', 'train-reset']) {
+  const sections = ['text-write', 'tune-start', 'layer-experts', 'layer-new', 'bench-run'];
+  for (const control of [...sections, 'train-start', 'train-reset']) {
     assert.ok(reached.includes(control), `expected Tab to reach ${control}, got ${reached}`);
   }
   const runs = Number(await page.locator('#layer').getAttribute('data-runs'));

@@ -12,8 +12,11 @@ import { Lab } from './lab.mjs';
 
 const GROUPS = {
   size: ['size'],
-  package: ['types', 'npm', 'cases', 'errors', 'layers', 'attention', 'training', 'text', 'lifetime'],
-  page: ['page', 'page-sections', 'page-text', 'page-folder', 'page-trouble', 'page-certificate', 'page-served'],
+  package: ['types', 'npm', 'cases', 'errors', 'layers', 'attention', 'training', 'text', 'adapters', 'lifetime'],
+  page: [
+    ...['page', 'page-sections', 'page-text', 'page-tune', 'page-folder', 'page-trouble'],
+    ...['page-certificate', 'page-served'],
+  ],
   deno: ['deno'],
   real: ['text-real'],
 };

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use moebius_weights::folder::{PartFolder, write_whole};
-use moebius_weights::{InFile, Reader, TensorSpec, Unfit, Writer, python_json, quoted};
+use moebius_weights::{InFile, Reader, TensorSpec, Unfit, file_bytes, python_json, quoted};
 use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -223,6 +223,22 @@ impl Factors {
     }
 }
 
+/// The bytes of an adapter's two files, as PEFT writes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdapterFiles {
+    /// The configuration: numbers and modules, in JSON.
+    pub config: Vec<u8>,
+    /// The factors, in safetensors.
+    pub weights: Vec<u8>,
+}
+
+impl AdapterFiles {
+    /// Name of the file of the configuration.
+    pub const CONFIG: &'static str = CONFIG;
+    /// Name of the file of the factors.
+    pub const WEIGHTS: &'static str = WEIGHTS;
+}
+
 /// A LoRA adapter: changes of low rank of a model's linear modules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adapter {
@@ -243,13 +259,21 @@ impl Adapter {
             let path = folder.join(name);
             fs::read(&path).map_err(|error| Error::Text(InFile::at(&path)(error)))
         };
+        let (config, weights) = (bytes(CONFIG)?, bytes(WEIGHTS)?);
+        Self::of_files(AdapterFiles { config, weights }, folder)
+    }
+
+    /// Reads an adapter from the bytes of its files, which errors place in `folder`.
+    ///
+    /// # Errors
+    /// As [`Adapter::read`].
+    pub fn of_files(files: AdapterFiles, folder: &Path) -> Result<Self, Error> {
         let refused = |faults: Vec<Unfit>| Misfits::of_config(faults).at(folder);
-        let config: Value = python_json(&bytes(CONFIG)?)
+        let config: Value = python_json(&files.config)
             .map_err(|error| refused(vec![Unfit::new(CONFIG, "JSON", error)]))?;
         let (config, patterned) = AdapterConfig::of_json(&config).map_err(refused)?;
-        let path = folder.join(WEIGHTS);
-        let name = path.display().to_string();
-        let reader = Reader::from_bytes(&name, bytes(WEIGHTS)?)?;
+        let name = folder.join(WEIGHTS).display().to_string();
+        let reader = Reader::from_bytes(&name, files.weights)?;
         let rank = (!patterned).then_some(config.rank);
         let modules = factors(&reader, rank)?.map_err(|misfits| misfits.at(folder))?;
         Ok(Self { config, modules })
@@ -261,6 +285,18 @@ impl Adapter {
     /// # Errors
     /// [`Error::Weights`] when a file can't be written.
     pub fn write(&self, base: Option<&str>, target: &Path) -> Result<PathBuf, Error> {
+        let files = self.to_files(base)?;
+        let folder = PartFolder::begin(target)?;
+        write_whole(&folder.path().join(WEIGHTS), &files.weights)?;
+        write_whole(&folder.path().join(CONFIG), &files.config)?;
+        Ok(folder.finish()?)
+    }
+
+    /// The bytes of the adapter's files; `base` names the model that it is an adapter of.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] for factors that aren't of their rank.
+    pub fn to_files(&self, base: Option<&str>) -> Result<AdapterFiles, Error> {
         let mut tensors = Vec::new();
         for (module, factors) in &self.modules {
             let ([outputs, inputs], rank) = (factors.shape(), factors.rank);
@@ -273,27 +309,20 @@ impl Adapter {
                     dtype: Dtype::F32,
                     shape: shape.into(),
                 };
-                tensors.push((spec, values));
+                let bytes = values.iter().flat_map(|value| value.to_le_bytes());
+                let bytes: Vec<u8> = bytes.collect();
+                tensors.push((spec, bytes));
             }
         }
-        let folder = PartFolder::begin(target)?;
-        let specs: Vec<TensorSpec> = tensors.iter().map(|(spec, _)| spec.clone()).collect();
-        let mut writer = Writer::file(&folder.path().join(WEIGHTS), &specs, &BTreeMap::new())?;
-        for (spec, values) in tensors {
-            let bytes: Vec<u8> = values
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect();
-            writer.append(&spec.name, &bytes)?;
-        }
-        writer.finish()?;
         let others = self.modules.iter();
         let others = others.filter(|(_, factors)| factors.rank != self.config.rank);
         let others = others.map(|(module, factors)| (module.clone(), json!(factors.rank)));
         let others: Map<String, Value> = others.collect();
         let config = format!("{:#}\n", self.config.to_json(base, &others));
-        write_whole(&folder.path().join(CONFIG), config.as_bytes())?;
-        Ok(folder.finish()?)
+        Ok(AdapterFiles {
+            config: config.into_bytes(),
+            weights: file_bytes(&tensors)?,
+        })
     }
 }
 

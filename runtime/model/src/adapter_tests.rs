@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Adapter, AdapterConfig, CONFIG, Factors, WEIGHTS};
+use super::{Adapter, AdapterConfig, AdapterFiles, CONFIG, Factors, WEIGHTS};
 use crate::error::Error;
 
 /// An adapter of two modules, of ranks 2 and 1.
@@ -68,6 +69,28 @@ fn an_adapter_comes_back_and_has_the_names_of_peft() {
         .map(|(name, shape)| (name.as_str(), &shape[..]))
         .collect();
     assert_eq!(shapes, want);
+}
+
+#[test]
+fn an_adapter_comes_back_from_the_bytes_of_its_files() {
+    let files = adapter().to_files(Some("SmolLM2")).unwrap();
+    let read = |files| Adapter::of_files(files, Path::new("adapter"));
+    assert_eq!(read(files.clone()).unwrap(), adapter());
+    let weights = files.weights[..files.weights.len() - 1].to_vec();
+    let cut = AdapterFiles {
+        weights,
+        ..files.clone()
+    };
+    let message = read(cut).unwrap_err().to_string();
+    assert!(message.contains(AdapterFiles::WEIGHTS), "{message}");
+    let config = b"{".to_vec();
+    let message = read(AdapterFiles { config, ..files })
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.starts_with("adapter: ") && message.contains(AdapterFiles::CONFIG),
+        "{message}"
+    );
 }
 
 #[test]

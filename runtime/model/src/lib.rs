@@ -48,7 +48,7 @@ mod to_gguf;
 mod train;
 mod upcycle;
 
-pub use adapter::{Adapter, AdapterConfig, Factors};
+pub use adapter::{Adapter, AdapterConfig, AdapterFiles, Factors};
 pub use bytes::{Batch, DecoderConfig, Text, VOCABULARY};
 pub use checkpoint::Checkpoint;
 pub use classifier::{
@@ -63,8 +63,8 @@ pub use load::placing::upload;
 pub use memory::{Savings, TrainMemory};
 pub use perplexity::{ExpertLoad, LayerTokens, Perplexity, Windows};
 pub use random::moe_weights;
-pub use report::{Fp8Report, LayerLoad, Report};
+pub use report::{Fp8Report, LayerLoad, Measured, Report};
 pub use save::{Beside, check_target, save};
 pub use to_gguf::{GgufOptions, GgufReport, save_gguf};
-pub use train::Trainer;
+pub use train::{AdapterCourse, Trainer};
 pub use upcycle::{Upcycled, Upcycling, spread, upcycle};

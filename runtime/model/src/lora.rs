@@ -143,20 +143,35 @@ impl Lora {
         Ok(Changes { changes })
     }
 
-    /// The adapter that the changes of `model` are; waits for the device.
+    /// The factors of the changes of `model`, without gradients: A and B of each group in turn.
     ///
     /// # Errors
-    /// As [`Lora::attached`], and [`Error::Device`] when the device failed.
-    pub(crate) fn adapter(&self, model: &Model) -> Result<Adapter, Error> {
-        let changes = self.attached(model)?;
-        let mut modules = BTreeMap::new();
-        for (group, change) in self.groups.iter().zip(changes.changes) {
-            let [down, up] = [&change.down, &change.up].map(Param::val);
-            let [_, rank, _] = down.dims();
-            let (down, up) = (read(down)?, read(up)?);
+    /// As [`Lora::attached`].
+    pub(crate) fn factors(&self, model: &Model) -> Result<Vec<Tensor<3>>, Error> {
+        let changes = self.attached(model)?.changes.into_iter();
+        let factors = changes.flat_map(|change| [change.down.val(), change.up.val()]);
+        Ok(factors.map(Tensor::without_autodiff).collect())
+    }
+
+    /// The adapter whose [`factors`](Self::factors) have these values.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for another number of factors or of values.
+    pub(crate) fn adapter(&self, values: &[Vec<f32>]) -> Result<Adapter, Error> {
+        let rank = self.config.rank;
+        let sizes = self.groups.iter().flat_map(|group| {
+            let count = rank * group.names.len();
             let [rows, columns] = group.shape;
-            let parts = down.chunks_exact(rank * columns);
-            let parts = parts.zip(up.chunks_exact(rows * rank));
+            [count * columns, count * rows]
+        });
+        let fits = sizes.eq(values.iter().map(Vec::len));
+        let expected = format!("{} of known sizes", 2 * self.groups.len());
+        Error::check(fits, "factors of an adapter", expected, "others")?;
+        let mut modules = BTreeMap::new();
+        for (group, values) in self.groups.iter().zip(values.chunks_exact(2)) {
+            let [rows, columns] = group.shape;
+            let parts = values[0].chunks_exact(rank * columns);
+            let parts = parts.zip(values[1].chunks_exact(rows * rank));
             for (name, (down, up)) in group.names.iter().zip(parts) {
                 let factors = Factors {
                     rank,
@@ -219,9 +234,4 @@ fn check_targets(config: &AdapterConfig, modules: &[LinearModule]) -> Result<(),
         known.join(", ")
     );
     Err(Error::Config(Unfit::new(TARGETS, expected, got)))
-}
-
-fn read(tensor: Tensor<3>) -> Result<Vec<f32>, Error> {
-    let values = tensor.without_autodiff().try_into_vec_as::<f32>();
-    values.map_err(Error::device)
 }

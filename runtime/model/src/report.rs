@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Int, Tensor, Transaction};
 use moebius::fp8::training::{LossScale, LossScaler, products};
 use moebius::moe::LoadStatistics;
 use serde::Serialize;
@@ -95,6 +95,29 @@ impl LayerLoad {
     }
 }
 
+/// What a step measured, as tensors on the device.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Number of the step, from 1.
+    pub step: usize,
+    /// Cross entropy \[1\] before the step's update, in nats per token.
+    pub loss: Tensor<1>,
+    /// Weighted auxiliary losses \[1\]: balance loss and z-loss.
+    pub auxiliary: Tensor<1>,
+    /// Slots of each expert \[E\], for every layer that has experts.
+    pub loads: Vec<Tensor<1, Int>>,
+}
+
+impl Measured {
+    /// A transaction that reads the loss, the auxiliary losses and the loads, in this order.
+    pub fn transaction(self) -> Transaction {
+        let losses = Transaction::default()
+            .register(self.loss)
+            .register(self.auxiliary);
+        self.loads.into_iter().fold(losses, Transaction::register)
+    }
+}
+
 /// Measurements gathered on the device between two reports.
 #[derive(Default)]
 pub(crate) struct Window {
@@ -117,16 +140,10 @@ impl Window {
     }
 
     /// Adds the measurements of a step, without waiting for the device.
-    pub(crate) fn add(
-        &mut self,
-        loss: Tensor<1>,
-        auxiliary: Tensor<1>,
-        layers: Vec<Tensor<1, Int>>,
-    ) {
-        self.losses.push(loss.inner());
-        self.auxiliary.push(auxiliary.inner());
-        for (layer, load) in layers.into_iter().enumerate() {
-            let load = load.inner();
+    pub(crate) fn add(&mut self, step: Measured) {
+        self.losses.push(step.loss);
+        self.auxiliary.push(step.auxiliary);
+        for (layer, load) in step.loads.into_iter().enumerate() {
             match self.layers.get_mut(layer) {
                 Some(sum) => *sum = sum.clone() + load,
                 None => self.layers.push(load),

@@ -2,6 +2,8 @@
 
 mod adapters;
 
+pub use adapters::AdapterCourse;
+
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
 use burn::store::ModuleRecord;
@@ -24,7 +26,7 @@ use crate::optimizer::{adam, check_readable, check_record, clip, parameters};
 use crate::perplexity::{Perplexity, Windows, cross_entropy, weighted_cross_entropy};
 use crate::random::Random;
 use crate::recompute;
-use crate::report::{Fp8Report, Report, Window};
+use crate::report::{Fp8Report, Measured, Report, Window};
 
 /// A model being trained on a text or on samples: the small decoder over bytes, or a published model with its own or with drawn weights.
 pub struct Trainer {
@@ -271,6 +273,17 @@ impl Trainer {
     /// [`Error::Moebius`] when the device can't run a layer, and as [`StepGuard::settle`] when moments are kept elsewhere.
     pub fn step(&mut self) -> Result<(), Error> {
         self.window.start();
+        let measured = self.advance()?;
+        self.window.add(measured);
+        Ok(())
+    }
+
+    /// Does what [`step`](Self::step) does, and returns what the step measured in place of keeping it for a report: for programs that mustn't
+    /// wait for the device, or have no clock, as in a browser.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn advance(&mut self) -> Result<Measured, Error> {
         let step = self.progress.step;
         let _span = trace_span!("step", number = step).entered();
         let device = self.device.clone();
@@ -301,10 +314,13 @@ impl Trainer {
             self.guard.settle()
         };
         in_span(trace_span!("optimizer"), &device, update)?;
-        self.window
-            .add(computed.loss, computed.extra, computed.loads);
         self.progress.step += 1;
-        Ok(())
+        Ok(Measured {
+            step: self.progress.step,
+            loss: computed.loss.inner(),
+            auxiliary: computed.extra.inner(),
+            loads: computed.loads.into_iter().map(Tensor::inner).collect(),
+        })
     }
 
     /// Computes a batch by one forward and one backward pass over all layers.

@@ -2,6 +2,7 @@
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use burn::module::{Module, ModuleVisitor, Param};
@@ -11,8 +12,8 @@ use moebius::fp8::training::{Fp8Recipe, MomentStore};
 use moebius_model::decoder::{Model, Slot, Values};
 use moebius_model::load::{ExpertsFrom, InBlocks, LoadOptions, ModelFiles};
 use moebius_model::{
-    Adapter, AdapterConfig, BaseWeights, Beside, Checkpoint, Precision, TrainConfig, Trainer,
-    Windows, save,
+    Adapter, AdapterConfig, AdapterCourse, BaseWeights, Beside, Checkpoint, Precision, TrainConfig,
+    Trainer, Windows, save,
 };
 
 /// Models with experts, with a shared expert and a balancing bias, with latent attention, with convolutions, with norms after both parts, and
@@ -252,6 +253,47 @@ fn an_adapter_learns_above_codes_what_it_learns_above_their_values() {
         let merged = logits(&load(&decoded.with_adapter(&written).unwrap()));
         assert!(apart(&trained, &merged) < 1e-4, "{what}");
     }
+}
+
+/// A program that must not wait, as in a browser, trains the same: it loads the model in pieces, and reads in transactions.
+#[test]
+fn an_adapter_learns_the_same_without_waits() {
+    let (files, all) = (open("decoder_olmoe"), || adapter(&["all-linear"]));
+    let mut plain = trainer(&files, all(), 4);
+    while !plain.is_finished() {
+        plain.step().unwrap();
+    }
+    let (text, device) = (ids(files.spec().vocabulary, 400), Device::flex());
+    let course = AdapterCourse::new(config(4), all(), &files, text, &device).unwrap();
+    let mut loading = files.begin(course.device(), course.options());
+    let model = loop {
+        match loading.go_on(&mut |_| ()).unwrap() {
+            ControlFlow::Continue(more) => loading = more,
+            ControlFlow::Break(model) => break model,
+        }
+    };
+    let mut trainer = course.begin(model).unwrap();
+    let (mut losses, mut slots): (Vec<f32>, u64) = (Vec::new(), 0);
+    while !trainer.is_finished() {
+        let measured = trainer.advance().unwrap();
+        assert_eq!(measured.step, trainer.steps_done());
+        let read = measured.transaction().execute();
+        losses.extend(read[0].iter::<f32>());
+        slots += read[2..]
+            .iter()
+            .flat_map(|of| of.iter::<u64>())
+            .sum::<u64>();
+    }
+    let report = plain.report().unwrap();
+    assert_eq!(losses, report.losses);
+    let counts = report.layers.iter().flat_map(|layer| &layer.counts);
+    assert_eq!(slots, counts.sum::<u64>());
+    let mut read = trainer.adapter_reads().unwrap().execute();
+    let adapter = trainer.adapter_of(&read).unwrap();
+    assert_eq!(Some(adapter), plain.adapter().unwrap());
+    read.pop();
+    let error = trainer.adapter_of(&read).unwrap_err().to_string();
+    assert!(error.starts_with("factors of an adapter: "), "{error}");
 }
 
 #[test]

@@ -62,4 +62,4 @@ pub use json::python_json;
 pub use reader::Reader;
 pub use safetensors::Dtype;
 pub use source::{CONFIG_FILE, LFS_POINTER, ReadAt, TensorInfo};
-pub use writer::{SHARD_BYTES, TensorSpec, Writer};
+pub use writer::{SHARD_BYTES, TensorSpec, Writer, file_bytes};

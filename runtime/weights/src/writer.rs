@@ -331,6 +331,27 @@ impl ShardFile {
     }
 }
 
+/// A safetensors file in memory: tensors with their bytes, in the order and with the header that [`Writer::file`] gives them.
+///
+/// # Errors
+/// [`WeightsError::Declared`] as [`Writer::file`], and [`WeightsError::DataLength`] for more or fewer bytes than a tensor has.
+pub fn file_bytes(tensors: &[(TensorSpec, Vec<u8>)]) -> Result<Vec<u8>, WeightsError> {
+    let mut sorted: Vec<&(TensorSpec, Vec<u8>)> = tensors.iter().collect();
+    sorted.sort_by_key(|(spec, _)| std::cmp::Reverse(spec.dtype));
+    let specs: Vec<&TensorSpec> = sorted.iter().map(|(spec, _)| spec).collect();
+    let (header, size) = Writer::default().header(&specs, &BTreeMap::new())?;
+    let mut bytes = head(header);
+    bytes.reserve_exact(size);
+    for (spec, data) in sorted {
+        let (expected, got) = (spec.bytes()?, data.len());
+        if expected != got {
+            return Err(data_length(&spec.name, expected as u64, got as u64));
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok(bytes)
+}
+
 /// The length field and the header, padded to 8 bytes.
 fn head(header: Map<String, Value>) -> Vec<u8> {
     let mut text = Value::Object(header).to_string().into_bytes();

@@ -1,25 +1,23 @@
 //! What a model computes for a text, part by part.
 
-use std::rc::Rc;
-
 use burn::tensor::Transaction;
+use moebius_model::decoder::{Model, WithStates};
 
-use super::Writer;
 use crate::failure::Failure;
 use crate::objects::{Record, counts, list, numbers};
+use crate::work::Gpu;
 
-/// Computes the tokens `ids` in one pass without a cache, and reads all that comes before the next tokens' logits, and these.
-pub(super) async fn compute(writer: Rc<Writer>, ids: Vec<u32>) -> Result<Record, Failure> {
+/// Computes the tokens `ids` in one pass without a cache; nothing is read yet.
+pub(super) fn pass(model: &Model, ids: &[u32], gpu: &Gpu) -> Result<WithStates, Failure> {
     if ids.is_empty() {
         return Err(Failure::expected("ids", "at least one token", "none"));
     }
-    let gpu = &writer.gpu;
     gpu.alive()?;
-    let found = {
-        let engine = writer.engine.borrow();
-        let model = engine.model();
-        model.forward_with_states(model.tokens(&ids, &gpu.burn)?)?
-    };
+    Ok(model.forward_with_states(model.tokens(ids, &gpu.burn)?)?)
+}
+
+/// Reads all that comes before the next tokens' logits, and these.
+pub(super) async fn read(found: WithStates, gpu: &Gpu) -> Result<Record, Failure> {
     let (states, routers) = (found.states.len(), found.logits.routing.len());
     let states_of = found.states.into_iter();
     let mut reads = states_of.fold(Transaction::default(), Transaction::register);

@@ -3,9 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 
 use js_sys::{Array, Object, Promise, Reflect, Uint8Array};
 use moebius_model::load::ModelFiles;
+use moebius_model::{Adapter, AdapterFiles};
 use moebius_weights::gguf::GgufFile;
 use moebius_weights::{ReadAt, Reader, python_json};
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -58,12 +60,11 @@ thread_local! {
 
 /// Reads the headers of a model's weights, and its tokenizer and chat template.
 pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure> {
-    let given = entries(files)?;
+    let given = entries("files", files)?;
     let ends = |name: &str, ending: &str| name.to_ascii_lowercase().ends_with(ending);
     if let Some((name, value)) = given.iter().find(|(name, _)| ends(name, ".gguf")) {
         if given.len() > 1 {
-            let got = given.iter().map(|(name, _)| name.as_str());
-            let got = got.collect::<Vec<_>>().join(", ");
+            let got = names(&given);
             return Err(Failure::expected("files", "a GGUF file alone", got));
         }
         return gguf(name, value).await;
@@ -77,10 +78,8 @@ pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure
         }
     }
     if weights.is_empty() {
-        let got = beside.iter().map(|(name, _)| name.as_str());
-        let got = got.collect::<Vec<_>>().join(", ");
         let expected = "weights in .safetensors or .gguf files";
-        return Err(Failure::expected("files", expected, got));
+        return Err(Failure::expected("files", expected, names(&beside)));
     }
     let config = beside.iter().find(|(name, _)| name == CONFIG);
     let config = config.map(|(_, bytes)| python_json(bytes));
@@ -94,6 +93,25 @@ pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure
     Ok((model, words))
 }
 
+/// Reads an adapter from its two files.
+pub(super) async fn adapter(files: &JsValue) -> Result<Adapter, Failure> {
+    let (mut config, mut weights) = (None, None);
+    let given = entries("adapter", files)?;
+    for (name, value) in &given {
+        match name.as_str() {
+            AdapterFiles::CONFIG => config = Some(bytes(name, value).await?),
+            AdapterFiles::WEIGHTS => weights = Some(bytes(name, value).await?),
+            _ => {}
+        }
+    }
+    let (Some(config), Some(weights), 2) = (config, weights, given.len()) else {
+        let expected = format!("{} and {}", AdapterFiles::CONFIG, AdapterFiles::WEIGHTS);
+        return Err(Failure::expected("adapter", expected, names(&given)));
+    };
+    let files = AdapterFiles { config, weights };
+    Ok(Adapter::of_files(files, Path::new("adapter"))?)
+}
+
 async fn gguf(name: &str, value: &JsValue) -> Result<(ModelFiles, Words), Failure> {
     let file = GgufFile::from_source(name, source(value)?);
     let file = file.map_err(moebius_model::Error::from)?;
@@ -104,14 +122,23 @@ async fn gguf(name: &str, value: &JsValue) -> Result<(ModelFiles, Words), Failur
     Ok((ModelFiles::of_gguf(file)?, words))
 }
 
-/// The files with their names, sorted by name.
-fn entries(files: &JsValue) -> Result<Vec<(String, JsValue)>, Failure> {
+/// The names of files, for an error.
+fn names<T>(files: &[(String, T)]) -> String {
+    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    names.join(", ")
+}
+
+/// The files of the argument `what` with their names, sorted by name.
+fn entries(what: &str, files: &JsValue) -> Result<Vec<(String, JsValue)>, Failure> {
     let Some(object) = files
         .dyn_ref::<Object>()
         .filter(|_| !Array::is_array(files))
     else {
         let expected = "an object of Uint8Arrays or Blobs by name";
-        return Err(Failure::expected("files", expected, "something else"));
+        return Err(Failure::expected(what, expected, "something else"));
     };
     let mut entries: Vec<(String, JsValue)> = Vec::new();
     for pair in Object::entries(object).iter() {

@@ -1,9 +1,12 @@
 //! Published language models for JavaScript, which generate text.
 
+mod adapter;
 mod computed;
 mod files;
 mod generate;
 mod words;
+
+pub use adapter::AdapterTraining;
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -44,12 +47,19 @@ struct Writer {
     busy: Cell<bool>,
 }
 
-/// Options of loading a model.
-struct Loading {
+/// Options of a text model.
+struct Asked {
     precision: &'static str,
     how: LoadOptions,
     /// Largest number of tokens of a conversation; `None` for the default.
     context: Option<usize>,
+    /// Files of an adapter that changes the model's weights.
+    adapter: Option<JsValue>,
+    loading: Loading,
+}
+
+/// What may stop a loading, and what is told of it.
+struct Loading {
     signal: Signal,
     progress: Option<Function>,
 }
@@ -73,17 +83,21 @@ impl TextModel {
     }
 
     async fn loaded(gpu: Rc<Gpu>, files: &JsValue, options: JsValue) -> Result<Self, Failure> {
-        let loading = Loading::new(options)?;
-        loading.signal.check()?;
-        let (files, words) = files::open(files).await?;
-        let context = loading.context(files.spec().positions)?;
+        let asked = Asked::new(options)?;
+        asked.loading.signal.check()?;
+        let (mut files, words) = files::open(files).await?;
+        let context = asked.context(files.spec().positions)?;
+        if let Some(adapter) = &asked.adapter {
+            files = files.with_adapter(&files::adapter(adapter).await?)?;
+        }
         let before = gpu.memory().await?.in_use;
-        let model = loading.model(&files, &gpu).await?;
+        let model = asked.loading.model(&files, asked.how, &gpu.burn, &gpu);
+        let model = model.await?;
         let weight_bytes = gpu.memory().await?.in_use.saturating_sub(before);
         let (spec, family) = (files.spec(), files.family());
         let report = report(spec, &words, context)
             .with("family", family)
-            .with("precision", loading.precision)
+            .with("precision", asked.precision)
             .with("weightBytes", weight_bytes as f64);
         let room = EngineOptions::new(Limits::new(context.div_ceil(PAGE), BATCH_TOKENS, 1));
         let engine = Engine::new(model, room, &gpu.burn)?;
@@ -129,7 +143,11 @@ impl TextModel {
         #[wasm_bindgen(unchecked_param_type = "Uint32Array")] ids: JsValue,
     ) -> Promise {
         let writer = self.held.get();
-        promise(async move { computed::compute(writer?, whole("ids", &ids)?).await })
+        promise(async move {
+            let (writer, ids) = (writer?, whole("ids", &ids)?);
+            let found = computed::pass(writer.engine.borrow().model(), &ids, &writer.gpu)?;
+            computed::read(found, &writer.gpu).await
+        })
     }
 
     /// Releases the model's memory; later calls fail with the code 'disposed'.
@@ -138,7 +156,7 @@ impl TextModel {
     }
 }
 
-impl Loading {
+impl Asked {
     fn new(options: JsValue) -> Result<Self, Failure> {
         let mut options = Options::new("text model options", options)?;
         let stored = LoadOptions::default();
@@ -152,15 +170,15 @@ impl Loading {
             ("fp8", ("fp8", LoadOptions::fp8())),
         ];
         let (precision, how) = options.choice("precision", &precisions)?;
-        let loading = Self {
+        let asked = Self {
             precision,
             how,
             context: options.count("context", 1)?,
-            signal: Signal::take(&mut options)?,
-            progress: options.function("onProgress")?,
+            adapter: options.value("adapter"),
+            loading: Loading::take(&mut options)?,
         };
         options.finish()?;
-        Ok(loading)
+        Ok(asked)
     }
 
     /// Largest number of tokens of a conversation, at most the model's `most`.
@@ -174,10 +192,27 @@ impl Loading {
             }
         }
     }
+}
 
-    /// Loads the model layer by layer: the device takes each layer before the next is read, and a signal can cancel in between.
-    async fn model(&self, files: &ModelFiles, gpu: &Gpu) -> Result<Model, Failure> {
-        let mut loading = files.begin(&gpu.burn, self.how);
+impl Loading {
+    /// Takes the properties `signal` and `onProgress` out of the options.
+    fn take(options: &mut Options) -> Result<Self, Failure> {
+        Ok(Self {
+            signal: Signal::take(options)?,
+            progress: options.function("onProgress")?,
+        })
+    }
+
+    /// Loads the model layer by layer to `device`, which is `gpu` with or without gradients: it takes each layer before the next is read, and a
+    /// signal can cancel in between.
+    async fn model(
+        &self,
+        files: &ModelFiles,
+        how: LoadOptions,
+        device: &burn::tensor::Device,
+        gpu: &Gpu,
+    ) -> Result<Model, Failure> {
+        let mut loading = files.begin(device, how);
         let mut thrown = None;
         loop {
             self.signal.check()?;

@@ -1,5 +1,6 @@
 // Compiled, never run: a program against the package's types, in which every use that is wrong has to be an error.
 import init, {
+  AdapterTraining,
   attention,
   bench,
   Device,
@@ -10,6 +11,8 @@ import init, {
   version,
 } from '../../dist/moebius/moebius.js';
 import type {
+  AdapterBytes,
+  AdapterSteps,
   AttentionOutput,
   AttentionRule,
   BenchReport,
@@ -98,6 +101,19 @@ const firstExpert: number = routers[0].experts[0] + states[0].length + head.leng
 await writer.compute('a');
 writer.dispose();
 
+const modules = ['all-linear'];
+const tuning = await AdapterTraining.load(device, {}, { text: 'a', rank: 4, targets: modules, precision: 'fp8' });
+// @ts-expect-error a text is needed
+await AdapterTraining.load(device, {}, { rank: 4 });
+const { loads, losses, learningRate }: AdapterSteps = await tuning.step(2, { signal: new AbortController().signal });
+const tuned: AdapterBytes = await tuning.adapter();
+const size: number = tuned['adapter_model.safetensors'].length + tuning.steps + tuning.report.parameters + learningRate;
+await tuning.compute(new Uint32Array([1]));
+await TextModel.load(device, {}, { adapter: tuned });
+// @ts-expect-error an adapter has two files
+await TextModel.load(device, {}, { adapter: { 'adapter_config.json': new Blob([]) } });
+tuning.dispose();
+
 const onProgress = (done: number, of: number): void => void (done / of);
 const measured: BenchReport = await bench(device, { what: 'moe', precision: 'fp8', tokens: 8, onProgress });
 // @ts-expect-error no such benchmark
@@ -129,4 +145,5 @@ export const used = {
   capacity,
 };
 export const more = { balance, held, product, loss, accuracy, classes, probabilities, parameters, measured, told };
+export const adapted = { loads, losses, size };
 export const last = { attended, family, layersOfExperts, firstExpert, chat, text, ids, tokensPerSecond };

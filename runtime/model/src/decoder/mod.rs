@@ -272,9 +272,8 @@ impl Model {
         let plain = tokens.clone().inner();
         let (trains, mut states) = (self.embedding.val().is_autodiff(), States::new());
         let kept = trains.then_some(&mut states);
-        let served = self
-            .valid()
-            .served(plain, (format, longest), None, kept, None)?;
+        let valid = self.valid();
+        let served = valid.served(plain, (format, longest), None, kept, None)?;
         if !trains {
             return Ok(served);
         }

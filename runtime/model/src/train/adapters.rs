@@ -1,7 +1,8 @@
 //! Trainings of an adapter, below which the model's own weights stay as they are.
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, TensorData, Transaction};
+use moebius_weights::Unfit;
 
 use super::{Trainer, check};
 use crate::adapter::{Adapter, AdapterConfig};
@@ -12,6 +13,65 @@ use crate::decoder::Model;
 use crate::error::Error;
 use crate::load::{self, LoadOptions, ModelFiles};
 use crate::lora::Lora;
+
+/// The training of an adapter before its model is loaded: for programs that load it in pieces ([`ModelFiles::begin`]).
+pub struct AdapterCourse {
+    config: TrainConfig,
+    subject: Subject,
+    data: TrainingData,
+    device: Device,
+    lora: Lora,
+}
+
+impl AdapterCourse {
+    /// Prepares what [`Trainer::load_adapter`] trains.
+    ///
+    /// # Errors
+    /// As [`Trainer::load_adapter`], but for those of loading.
+    pub fn new(
+        config: TrainConfig,
+        adapter: AdapterConfig,
+        files: &ModelFiles,
+        data: impl Into<TrainingData>,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        let (subject, data) = (Subject::from(files.spec()), data.into());
+        check(&config, &subject, &data)?;
+        Ok(Self {
+            lora: lora_of(&config, adapter, files)?,
+            device: device.clone().autodiff(),
+            config,
+            subject,
+            data,
+        })
+    }
+
+    /// How the model must be loaded.
+    pub fn options(&self) -> LoadOptions {
+        LoadOptions::below_adapter(self.config.base)
+    }
+
+    /// The device that the model must be loaded to.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Starts the training with the loaded model. At first its adapter changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a model without the weights that the adapter changes.
+    pub fn begin(self, model: Model) -> Result<Trainer, Error> {
+        let Self { lora, device, .. } = self;
+        let changes = lora.first(self.config.seed, &device);
+        let model = lora.attach(model.no_grad(), changes)?;
+        let course = (self.config, self.subject, self.data);
+        let new = Trainer::at(Progress::default(), course, model, device)?;
+        Ok(Trainer {
+            lora: Some(lora),
+            ..new
+        })
+    }
+}
 
 impl Trainer {
     /// Starts a training of an adapter of the model in `files`, whose weights stay as they are: what `config` says ([`TrainConfig::base`]), with
@@ -28,18 +88,9 @@ impl Trainer {
         device: &Device,
         progress: &mut dyn FnMut(load::Progress<'_>),
     ) -> Result<Self, Error> {
-        let (subject, data) = (Subject::from(files.spec()), data.into());
-        check(&config, &subject, &data)?;
-        let device = device.clone().autodiff();
-        let lora = lora_of(&config, adapter, files)?;
-        let model = frozen(&config, files, &device, progress)?;
-        let model = lora.attach(model, lora.first(config.seed, &device))?;
-        let course = (config, subject, data);
-        let new = Self::at(Progress::default(), course, model, device)?;
-        Ok(Self {
-            lora: Some(lora),
-            ..new
-        })
+        let course = AdapterCourse::new(config, adapter, files, data, device)?;
+        let model = files.load(course.device(), course.options(), progress)?;
+        course.begin(model)
     }
 
     /// Resumes the training of an adapter from `checkpoint`, as [`Trainer::resume`] does, with the model in `files`, whose weights the checkpoint
@@ -72,8 +123,38 @@ impl Trainer {
     /// # Errors
     /// [`Error::Device`] when the device failed.
     pub fn adapter(&self) -> Result<Option<Adapter>, Error> {
-        let adapter = self.lora.as_ref().map(|lora| lora.adapter(&self.model));
-        adapter.transpose()
+        let Some(lora) = &self.lora else {
+            return Ok(None);
+        };
+        let factors = lora.factors(&self.model)?.into_iter();
+        let values = factors.map(|factor| factor.try_into_vec_as::<f32>().map_err(Error::device));
+        let values = values.collect::<Result<Vec<_>, _>>()?;
+        lora.adapter(&values).map(Some)
+    }
+
+    /// A transaction that reads what [`adapter_of`](Self::adapter_of) makes an adapter of, for programs that mustn't wait for the device.
+    ///
+    /// # Errors
+    /// [`Error::Config`] in a training of all weights.
+    pub fn adapter_reads(&self) -> Result<Transaction, Error> {
+        let factors = self.low_rank()?.factors(&self.model)?.into_iter();
+        Ok(factors.fold(Transaction::default(), Transaction::register))
+    }
+
+    /// The adapter of the moment at which [`adapter_reads`](Self::adapter_reads) was called, from what that transaction read.
+    ///
+    /// # Errors
+    /// [`Error::Config`] in a training of all weights, and for data of another transaction.
+    pub fn adapter_of(&self, read: &[TensorData]) -> Result<Adapter, Error> {
+        let values: Vec<Vec<f32>> = read.iter().map(|data| data.iter().collect()).collect();
+        self.low_rank()?.adapter(&values)
+    }
+
+    /// What is trained of the model below an adapter.
+    fn low_rank(&self) -> Result<&Lora, Error> {
+        let (what, expected) = ("a training", "one of an adapter");
+        let fault = || Error::Config(Unfit::new(what, expected, "one of all weights"));
+        self.lora.as_ref().ok_or_else(fault)
     }
 }
 

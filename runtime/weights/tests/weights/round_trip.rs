@@ -7,7 +7,9 @@ use std::path::Path;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::quantize::quantize_host;
 use moebius_ops::scaling::{Fp8Scheme, Granularity, HostScales};
-use moebius_weights::{Dtype, Fp8Weight, Reader, TensorSpec, Unscaled, WeightsError, Writer};
+use moebius_weights::{
+    Dtype, Fp8Weight, Reader, TensorSpec, Unscaled, WeightsError, Writer, file_bytes,
+};
 use proptest::prelude::*;
 use safetensors::SafeTensors;
 
@@ -69,6 +71,30 @@ fn pieces_come_in_any_order() {
     assert!(reader.read("none").unwrap().is_empty());
     let text = BTreeMap::from([("format", "pt"), ("note", "a \"b\"\n")]);
     assert_eq!(reader.metadata(), text);
+}
+
+#[test]
+fn a_file_in_memory_is_the_one_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.safetensors");
+    let tensors = [("odd", Dtype::U8, 3), ("wide", Dtype::F64, 2)];
+    let tensors = tensors.map(|(name, dtype, count)| {
+        let spec = spec(name, dtype, &[count]);
+        let bytes = vec![count as u8; size(&spec)];
+        (spec, bytes)
+    });
+    let specs = tensors.clone().map(|(spec, _)| spec);
+    let mut writer = Writer::file(&path, &specs, &NO_TEXT).unwrap();
+    for (spec, bytes) in &tensors {
+        writer.append(&spec.name, bytes).unwrap();
+    }
+    writer.finish().unwrap();
+    assert_eq!(file_bytes(&tensors).unwrap(), fs::read(&path).unwrap());
+    let short = (spec("a", Dtype::F32, &[2]), vec![0; 7]);
+    refused! {
+        file_bytes(&[short]) => WeightsError::DataLength { expected: 8, got: 7, .. };
+        file_bytes(&[tensors[0].clone(), tensors[0].clone()]) => WeightsError::Declared { .. };
+    }
 }
 
 #[test]
