@@ -11,6 +11,7 @@ use burn::tensor::DType;
 use moebius::ErrorKind;
 use moebius_cases::{CaseFile, Verdict, judge};
 use moebius_model::Error;
+use moebius_model::computation::Cost;
 use moebius_model::families::FAMILIES;
 use moebius_model::load::{ExpertsFrom, LoadOptions, ModelFiles};
 use moebius_tests::target::Target;
@@ -104,6 +105,26 @@ fn a_type_that_a_device_lacks_is_refused_before_the_weights_are_read() {
                 }
                 Err(error) => panic!("{what}: {error}"),
             }
+        }
+    }
+}
+
+/// Passes that wait for each layer tell its time on every device, XLA's, too, and the bytes of live buffers where an allocator counts them.
+#[test]
+fn layers_have_times_of_their_own() {
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/decoder_olmoe");
+    let files = ModelFiles::open(&case).unwrap();
+    for target in Target::all() {
+        let (name, device) = (target.name, target.burn());
+        let model = files.load(&device, LoadOptions::default(), &mut |_| ());
+        let costs = Cost::of_layers(&model.unwrap(), &[3, 14, 15, 9], &device).unwrap();
+        let layers: Vec<Option<usize>> = costs.iter().map(|cost| cost.layer).collect();
+        assert_eq!(layers, [None, Some(0), Some(1), Some(2), None], "{name}");
+        let counted = target.client().is_some();
+        for cost in costs {
+            assert!(cost.seconds > 0.0, "{name}: {cost:?}");
+            let least = cost.memory_bytes.map(|bytes| bytes > 4 * 64);
+            assert_eq!(least, counted.then_some(true), "{name}: {cost:?}");
         }
     }
 }

@@ -10,6 +10,7 @@ const GAPS = [
   'model: one text in f32, codes in FP8 staying codes; no other type and no cache was compared',
   'training: a page compares none with inference',
   "model: compared with the reference's values rounded to f32, which `moebius validate reference` wrote",
+  "model: no layer has a time, since a page can't wait within a pass",
   'cases: few and small sizes of each operation',
   'demos: a page has none',
   'bench: nothing was timed; the section Benchmarks does',
@@ -52,7 +53,7 @@ async function ofModel(client) {
     seconds: computed.milliseconds / 1000,
     memory_bytes: computed.inUse,
     verdict: parting ? 'apart' : same,
-    found: { model: { oracle: 'committed', parts: measured, parting, greedy } },
+    found: { model: { oracle: 'committed', parts: measured, parting, greedy, costs: null } },
   };
   return { subject, limits, done };
 }
@@ -181,7 +182,7 @@ export async function certify(client, report) {
     const device = tested(report, [model.done, cases.done]);
     const certificate = {
       format: 'moebius-certificate',
-      version: 3,
+      version: 4,
       program: { version: byId('version').textContent, kernels: report.kernels },
       subject: { model: model.subject, training: false, cases: cases.subject, demos: [], benchmarks: [] },
       limits: model.limits,

@@ -90,6 +90,7 @@ async function aCertificateIsUnitedWithTheCommands(lab) {
   assert.deepEqual([device.device, device.verdict, device.emulated], ['webgpu', 'same', false]);
   const [model, cases] = device.parts.map(({ found }) => found.model ?? found.cases);
   assert.equal(model.oracle, 'committed');
+  assert.equal(model.costs, null);
   assert.equal(certificate.subject.model.exact, false);
   assert.equal(model.parts.length, 2 + 3 * 6);
   const furthest = Math.max(...model.parts.map(({ distance }) => distance.relative_l2));

@@ -46,10 +46,7 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) {
             );
         }
     }
-    match simd {
-        Set::Portable => kernel.run(pulp::Scalar::new(), ByElement),
-        _ => pulp::Arch::new().dispatch(Portable(kernel)),
-    }
+    elsewhere(simd, Portable(kernel));
 }
 
 /// Runs the version of `work` for the widest vector instructions, or for those that the process is limited to.
@@ -72,6 +69,21 @@ pub(crate) fn vectorized<W: WithSimd>(work: W) -> W::Output {
             );
         }
     }
+    elsewhere(simd, work)
+}
+
+/// Runs the version for processors without AVX2. The choice of `pulp` has all of x86-64's versions once more, which would take a third of
+/// this crate's bytes and of the time to compile it.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn elsewhere<W: WithSimd>(_: Set, work: W) -> W::Output {
+    work.with_simd(pulp::Scalar::new())
+}
+
+/// Runs the version for the vector instructions of another architecture.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn elsewhere<W: WithSimd>(simd: Set, work: W) -> W::Output {
     match simd {
         Set::Portable => work.with_simd(pulp::Scalar::new()),
         _ => pulp::Arch::new().dispatch(work),

@@ -63,11 +63,19 @@ fn a_model_is_certified_part_by_part() {
         assert_eq!(part["bits_of_first"], true);
     }
     assert_eq!(parts[2]["distance"]["part"], "router");
+    let costs = model["costs"].as_array().expect("a list");
+    let layers: Vec<Option<u64>> = costs.iter().map(|cost| cost["layer"].as_u64()).collect();
+    assert_eq!(layers, [None, Some(0), Some(1), Some(2), None]);
+    for cost in costs {
+        assert!(cost["seconds"].as_f64().is_some_and(|time| time > 0.0));
+        // Memory of `flex` is counted by no allocator of its own.
+        assert!(cost["memory_bytes"].is_null());
+    }
     let read = |name: &str| fs::read_to_string(out.path().join(name)).expect("written");
     let stored: Value = serde_json::from_str(&read("report.json")).expect("JSON");
     assert_eq!(stored, found);
     assert!(read("report.md").contains("the same answer on 1 of 1 devices"));
-    assert!(read("report.html").contains("</svg>"));
+    assert_eq!(read("report.html").matches("</svg>").count(), 2);
 }
 
 #[test]
@@ -114,7 +122,7 @@ fn training_is_certified_to_equal_inference() {
     let bundled = ["--bundled", "--devices", "flex", "--parts"];
     let of = |more: &[&str]| validate(&[&bundled[..], more].concat());
     let found = object(&of(&["model,training", "--json"]));
-    assert_eq!(found["version"], 3);
+    assert_eq!(found["version"], 4);
     assert_eq!(found["subject"]["training"], true, "{found}");
     let text = found["subject"]["model"]["tokens"].as_array();
     let tokens = text.expect("a list").len() as u64;

@@ -1,4 +1,6 @@
 use std::fs::File;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::*;
 use burn::nn::{Linear, LinearConfig, RmsNorm, RmsNormConfig};
@@ -6,7 +8,7 @@ use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, TensorData};
 use burn_pack::{Scalar, Writer};
 use moebius::ErrorKind;
-use moebius::fp8::training::{LossScaler, LossScaling, MomentStore};
+use moebius::fp8::training::{LossScaler, LossScaling, MomentReads, MomentStore};
 
 /// A module after two optimizer steps, and the record of its optimizer.
 fn trained() -> (RmsNorm, Bytes) {
@@ -126,7 +128,61 @@ fn moments_that_are_kept_elsewhere_change_no_weight() {
     }
 }
 
-/// Moments that a file has lost are an error of this step and of all later ones.
+/// A layer after three steps, with moments in `store`; `between` looks at it after each.
+fn wide(store: Option<&MomentStore>, mut between: impl FnMut(usize)) -> [TensorData; 2] {
+    let device = Device::flex().autodiff();
+    let (adam, guard) = adam(0.01);
+    if let Some(store) = store {
+        guard.keep_moments_in(store.clone());
+    }
+    let mut optimizer = ModuleOptimizer::from(adam);
+    let mut layer: Linear = LinearConfig::new(300, 100).init(&device);
+    layer.weight = Param::from_tensor(Tensor::full([300, 100], 0.5, &device));
+    layer.bias = Some(Param::from_tensor(Tensor::full([100], -0.25, &device)));
+    for step in 0..3 {
+        let x = Tensor::<2>::full([2, 300], 0.5 - step as f64, &device);
+        let loss = layer.forward(x).powi_scalar(2).mean();
+        let gradients = GradientsParams::from_grads(loss.backward(), &layer);
+        layer = optimizer.step(0.1, layer, gradients);
+        guard.settle().unwrap();
+        between(step);
+    }
+    let bias = layer.bias.unwrap().val().into_data();
+    [layer.weight.val().into_data(), bias]
+}
+
+/// What an update takes first has been read when it begins, never more than the bound is held, and the rest comes while it goes on.
+#[test]
+fn moments_in_a_file_are_read_before_an_update_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = MomentStore::file(&folder.path().join("moments")).unwrap();
+    // Two moments of a matrix and a bias, in f32.
+    let moments = 2 * 4 * (300 * 100 + 100);
+    let bound = MomentStore::read_ahead(moments);
+    assert_eq!(bound, 64 << 10);
+    let got = wide(Some(&store), |step| {
+        let late = Instant::now() + Duration::from_secs(60);
+        // Nobody asks for moments between two steps.
+        while store.reads().held < bound {
+            assert!(Instant::now() < late, "{:?}", store.reads());
+            thread::sleep(Duration::from_millis(1));
+        }
+        let reads = store.reads();
+        assert_eq!((reads.held, reads.most), (bound, bound));
+        let updates = step as u64;
+        assert_eq!(reads.taken, updates * moments);
+        assert!(reads.ahead >= updates * bound && reads.ahead <= reads.taken);
+    });
+    assert_eq!(got, wide(None, |_| ()));
+    let host = MomentStore::host();
+    assert_eq!(wide(Some(&host), |_| ()), got);
+    assert_eq!(host.reads(), MomentReads::default());
+    // The bound follows the size, from all of a small file on.
+    assert_eq!([0, 160].map(MomentStore::read_ahead), [0, 160]);
+    assert_eq!(MomentStore::read_ahead(1 << 40), 64 << 20);
+}
+
+/// Moments that a file has lost, more than are read ahead, are an error of this step and of all later ones.
 #[test]
 fn a_file_that_lost_moments_ends_a_training() {
     let folder = tempfile::tempdir().unwrap();
@@ -135,9 +191,9 @@ fn a_file_that_lost_moments_ends_a_training() {
     let (adam, guard) = adam(0.01);
     guard.keep_moments_in(MomentStore::file(&path).unwrap());
     let mut optimizer = ModuleOptimizer::from(adam);
-    let mut norm: RmsNorm = RmsNormConfig::new(3).init(&device);
+    let mut norm: RmsNorm = RmsNormConfig::new(20_000).init(&device);
     let mut step = || {
-        let loss = norm.forward(Tensor::<2>::ones([1, 3], &device)).sum();
+        let loss = norm.forward(Tensor::<2>::ones([1, 20_000], &device)).sum();
         let gradients = GradientsParams::from_grads(loss.backward(), &norm);
         norm = optimizer.step(0.1, norm.clone(), gradients);
         guard.settle()

@@ -1,6 +1,7 @@
 //! The memory that a step of a training takes, from the model's description alone.
 
 use burn::tensor::Device;
+use moebius::fp8::training::MomentStore;
 use moebius::nn::decodes_weights;
 use serde::Serialize;
 
@@ -35,6 +36,9 @@ pub struct Savings {
 /// | it is in a layer | what this layer and those before it keep, the gradients of its network and of all after it, and what its backward pass computes |
 /// | gradients of a batch are added | gradients, and the largest parameter's sum |
 /// | the optimizer updates | gradients or new weights, what the largest parameter's update computes, and two parameters' moments, if all are elsewhere between steps |
+///
+/// A file of moments takes some main memory all along ([`MomentStore::read_ahead`]), and in the update that of a third parameter's moments, which
+/// are being written. Both count on Flex, which computes there; CubeCL's `cpu` leaves them to the margin, and memory of a device's own has neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TrainMemory {
     /// The parameters, with those of an adapter.
@@ -95,9 +99,12 @@ impl TrainMemory {
             trained.saturating_add(largest),
         ];
         let of_batch = of_batch.into_iter().fold(0, u64::max).saturating_add(sum);
-        let of_update = of_update(trained, largest, savings.offloads);
-        let most = of_batch.max(of_update).saturating_add(spare);
+        let in_file = savings.offloads && pass.of_host;
+        let moving = 2 * u64::from(savings.offloads) + u64::from(in_file);
+        let ahead = u64::from(in_file) * MomentStore::read_ahead(trained.saturating_mul(2));
         let decoded = decodes_weights(device).then(|| largest_coded(spec, config.base));
+        let most = of_batch.max(of_update(trained, largest, moving));
+        let most = most.saturating_add(spare).saturating_add(ahead);
         let most = most.saturating_add(decoded.unwrap_or(0));
         let own = savings.base.unwrap_or(model);
         let weights = own.saturating_add(adapter.unwrap_or(0));
@@ -211,12 +218,12 @@ fn gradients_of(spec: &ModelSpec, layer: usize, of_network: bool) -> u64 {
     sizes.fold(0, u64::saturating_add)
 }
 
-/// The most bytes at once while the optimizer updates parameters of `trained` bytes, of which the largest has `largest`. Moments that are elsewhere
-/// between steps are on the device for two parameters: one comes, and that before leaves.
-fn of_update(trained: u64, largest: u64, offloads: bool) -> u64 {
-    let moving = largest.saturating_mul(4).min(trained.saturating_mul(2));
+/// The most bytes at once while the optimizer updates parameters of `trained` bytes, of which the largest has `largest`. Of moments that are
+/// elsewhere between steps those of so many parameters are `moving`: one's come, and that's before leave; those before may wait to be written.
+fn of_update(trained: u64, largest: u64, moving: u64) -> u64 {
+    let moving = largest.saturating_mul(2 * moving);
     let update = trained.saturating_add(largest.saturating_mul(2));
-    update.saturating_add(if offloads { moving } else { 0 })
+    update.saturating_add(moving.min(trained.saturating_mul(2)))
 }
 
 /// Bytes of so many parameters in f32.

@@ -24,7 +24,10 @@ fn savings_take_less() {
         },
     );
     assert_eq!(resident.moments, 2 * resident.weights);
-    assert_eq!(resident.peak - offloaded.peak, resident.moments);
+    // On a host moments are elsewhere only in a file, which is read ahead into the same memory.
+    let ahead = MomentStore::read_ahead(resident.moments);
+    assert_eq!(ahead, resident.moments / 16);
+    assert_eq!(resident.peak - offloaded.peak, resident.moments - ahead);
     let again = memory(
         &config,
         Savings {
@@ -124,7 +127,8 @@ fn few_tokens_leave_weights_gradients_and_moments() {
     assert_eq!(memory(&many, Savings::default()).peak, u64::MAX);
 }
 
-/// While the optimizer updates, the moments of two parameters are on the device wherever all are in between.
+/// While the optimizer updates, the moments of two parameters are on the device wherever all are in between, and on a host those of a third wait to
+/// be written.
 #[test]
 fn moments_on_their_way_count() {
     let config = TrainConfig {
@@ -140,8 +144,10 @@ fn moments_on_their_way_count() {
         memory(&config, savings)
     });
     // The largest parameter is the first matrices of a layer's eight experts, [8, 2 · 128, 64].
-    let moving = 4 * 4 * 8 * 2 * 128 * 64;
-    assert_eq!(resident.peak - offloaded.peak, resident.moments - moving);
+    let moving = 3 * 2 * 4 * 8 * 2 * 128 * 64;
+    let ahead = MomentStore::read_ahead(resident.moments);
+    let fell = resident.moments - moving - ahead;
+    assert_eq!(resident.peak - offloaded.peak, fell);
 }
 
 #[test]

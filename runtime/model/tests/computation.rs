@@ -14,7 +14,7 @@ use moebius::attention::CacheFormat;
 use moebius::fp8::training::Fp8Recipe;
 use moebius::nn;
 use moebius_model::Error;
-use moebius_model::computation::{Computation, Distance, Greedy, Limits, Part, parting};
+use moebius_model::computation::{Computation, Cost, Distance, Greedy, Limits, Part, parting};
 use moebius_model::decoder::{FeedForwardSpec, Model, Place, Projections, Routes, Slot, Values};
 use moebius_model::load::{FileValues, LoadOptions, ModelFiles};
 use moebius_weights::Reader;
@@ -251,5 +251,30 @@ fn attention_weights_make_what_a_layer_adds() {
             let said = model.attention_weights(tokens.clone(), layer).unwrap_err();
             assert!(said.to_string().contains("has an attention"), "{said}");
         }
+    }
+}
+
+/// A pass that waits tells of the embedding, of each layer and of the head, in whatever way the model is computed.
+#[test]
+fn times_are_of_all_layers() {
+    let device = Device::flex();
+    let folder = named("decoder_olmoe");
+    let (ids, _) = case(&folder);
+    let files = ModelFiles::open(&folder).unwrap();
+    let layers = (0..files.spec().layers.len()).map(Some);
+    let expected: Vec<_> = [None].into_iter().chain(layers).chain([None]).collect();
+    for options in [LoadOptions::default(), LoadOptions::exact()] {
+        let model = files.load(&device, options, &mut |_| ()).unwrap();
+        let costs = Cost::of_layers(&model, &ids, &device).unwrap();
+        let layers: Vec<_> = costs.iter().map(|cost| cost.layer).collect();
+        assert_eq!(layers, expected);
+        for cost in costs {
+            // Flex has no allocator that counts.
+            assert!(
+                cost.seconds > 0.0 && cost.memory_bytes.is_none(),
+                "{cost:?}"
+            );
+        }
+        assert!(Cost::of_layers(&model, &[], &device).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! What a device computed of each part of a certificate, and the verdict on it.
 
-use moebius_model::computation::{Distance, Greedy, Part};
+use moebius_model::computation::{Cost, Distance, Greedy, Part};
 use serde::{Deserialize, Serialize};
 
 /// Verdict on a part or a device, the best first.
@@ -30,6 +30,9 @@ pub(crate) enum Found {
         parting: Option<Place>,
         /// The first place of the text after which another token is the likeliest.
         greedy: Option<Greedy>,
+        /// What the embedding, each layer and the head take in passes that wait for the device behind each, after the pass that is compared. `None`
+        /// where a pass can't wait: in a browser.
+        costs: Option<Vec<Cost>>,
     },
     /// How likely the model in training and the engine that serves it find the tokens of the text.
     Training {
@@ -220,6 +223,14 @@ pub(crate) struct Reason {
 }
 
 impl Found {
+    /// What the parts of a model take; `None` for anything else, and where nothing tells.
+    pub(crate) fn costs(&self) -> Option<&[Cost]> {
+        match self {
+            Self::Model { costs, .. } => costs.as_deref(),
+            _ => None,
+        }
+    }
+
     /// The verdict on what a device computed, whatever the bits of other devices are.
     pub(crate) fn verdict(&self) -> Verdict {
         match self {

@@ -6,7 +6,7 @@ mod found;
 mod hash;
 
 use clap::ValueEnum;
-use moebius_model::computation::{Greedy, Limits};
+use moebius_model::computation::{Cost, Greedy, Limits};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub(crate) use hash::Hash;
 /// What a certificate's file says it is.
 pub(crate) const FORMAT: &str = "moebius-certificate";
 /// Version of the format.
-pub(crate) const VERSION: u64 = 3;
+pub(crate) const VERSION: u64 = 4;
 
 /// Why a file can't be united with others.
 #[derive(Debug, thiserror::Error)]
@@ -182,7 +182,7 @@ pub(crate) struct Machine {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Done {
     pub(crate) part: Section,
-    /// Seconds of the whole forward pass, all layers together, or of all cases, demos or benchmarks, with the compilation of kernels; `None` without a result.
+    /// Seconds of the whole forward pass that is compared, or of all cases, demos or benchmarks, with the compilation of kernels; `None` without a result.
     pub(crate) seconds: Option<f64>,
     /// Bytes in use on the device after the whole forward pass, with all that was kept of it; `None` for other parts, and where nothing tells.
     pub(crate) memory_bytes: Option<u64>,
@@ -238,6 +238,11 @@ impl Tested {
             } => Some((&parts[..], parting, greedy)),
             _ => None,
         })
+    }
+
+    /// What the parts of the model take on the device; `None` where nothing tells.
+    pub(crate) fn costs(&self) -> Option<&[Cost]> {
+        self.parts.iter().find_map(|done| done.found.costs())
     }
 }
 
@@ -467,7 +472,8 @@ impl Certificate {
                         oracle: Oracle::Committed,
                         ..
                     } => gaps.push(format!(
-                        "{device}: compared by the page with the reference's values rounded to f32, from a file that `moebius validate reference` wrote"
+                        "{device}: compared by the page with the reference's values rounded to f32, from a file that `moebius validate reference` wrote; \
+                        a page can't wait within a pass, so that no layer has a time"
                     )),
                     _ => {}
                 }

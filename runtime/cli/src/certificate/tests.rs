@@ -1,5 +1,5 @@
 use super::*;
-use moebius_model::computation::{Distance, Flip, Part};
+use moebius_model::computation::{Cost, Distance, Flip, Part};
 use serde_json::json;
 use std::path::Path;
 
@@ -45,9 +45,15 @@ fn of_model(apart: bool) -> Found {
         bits_of_first: true,
         distance,
     });
+    let cost = |layer: Option<usize>| Cost {
+        layer,
+        seconds: 0.002,
+        memory_bytes: layer.map(|_| 2048),
+    };
     Found::Model {
         oracle: Oracle::Reference,
         parts: parts.collect(),
+        costs: Some([None, Some(0), None].map(cost).to_vec()),
         parting: apart.then_some(place),
         greedy: apart.then_some(Greedy {
             position: 3,
@@ -280,6 +286,8 @@ fn certificates_of_one_model_are_united() {
     });
     let bits: Vec<Vec<bool>> = bits.collect();
     assert_eq!(bits, [[true; 5], [true, true, false, false, false]]);
+    let costs = all.devices.iter().map(|of| of.costs().map(<[Cost]>::len));
+    assert_eq!(costs.collect::<Vec<_>>(), [Some(3), Some(3)]);
 }
 
 /// A certificate of one device that computed an exact model, whose head has these bits.
@@ -350,6 +358,7 @@ fn of_a_page() -> Value {
         "parts": [{ "distance": distance, "hash": "Some(0.25)", "bits_of_first": true }],
         "parting": null,
         "greedy": null,
+        "costs": null,
     });
     let families = json!([{
         "family": "route", "dtype": "f32", "passed": 1, "failed": 0, "errors": 0,
@@ -445,7 +454,7 @@ fn other_models_versions_and_files_are_refused() {
     value["version"] = 1.into();
     let parse = |value: &Value| Certificate::parse("b.json", value.to_string().as_bytes());
     let error = parse(&value).unwrap_err();
-    assert_eq!(error.to_string(), "b.json: expected version 3, got 1");
+    assert_eq!(error.to_string(), "b.json: expected version 4, got 1");
     value["version"] = VERSION.into();
     value["more"] = true.into();
     for bytes in [value.to_string(), "{}".to_owned(), "x".to_owned()] {

@@ -225,9 +225,10 @@ impl Chart {
         let [light, dark] = [0, 1].map(|page| self.colors(page));
         let mut out = vec![
             format!(
-                r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {size} role="img" aria-labelledby="title">"#
+                r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {size} role="img">"#
             ),
-            format!(r#"<title id="title">{high} over {wide}: {title}</title>"#),
+            // Its own first element names a picture; an identifier would be another's, too, in a page with two charts.
+            format!("<title>{high} over {wide}: {title}</title>"),
             format!(
                 "<style>{STYLE}{light}@media (prefers-color-scheme: dark){{{DARK}{dark}}}</style>"
             ),

@@ -26,10 +26,10 @@ pub(super) fn run(args: &ValidateCompareArgs, screen: &mut Screen) -> Result<Out
         return Err(CliError::usage(message, Some("--devices flex,wgpu")));
     }
     let (work, limits) = (Work::read(&args.of)?, Limits::default());
-    let want = work.compute(&moebius::open(first)?, screen)?.computation;
+    let want = work.compute(&moebius::open(first)?, screen)?;
     let (mut outcome, mut found) = (Outcome::Good, Vec::new());
     for device in others {
-        let got = work.compute(&moebius::open(device)?, screen)?.computation;
+        let got = work.compute(&moebius::open(device)?, screen)?;
         let distances = Distance::between(&want, &got, limits)?;
         let pair = Pair {
             want: &want,

@@ -1,6 +1,7 @@
 //! `moebius validate`: certificates that devices give the same answer, and the first part of a model that differs.
 
 mod cases;
+mod charts;
 mod compare;
 mod emulated;
 mod model;
@@ -226,8 +227,9 @@ impl Model {
         limits: Limits,
         screen: &Screen,
     ) -> Result<Checked, CliError> {
-        let timed = self.work.compute(device, screen)?;
-        let found = model::found(&self.reference, &timed.computation, limits)?;
+        let timed = self.work.measure(device, screen)?;
+        let computed = (&timed.computation, Some(timed.costs));
+        let found = model::found(&self.reference, computed, limits)?;
         Ok((found, Some(timed.seconds), timed.memory_bytes))
     }
 }

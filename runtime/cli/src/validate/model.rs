@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use burn::tensor::Device as BurnDevice;
 use moebius_model::Error;
-use moebius_model::computation::{Computation, Distance, Greedy, Limits, parting};
-use moebius_model::decoder::{Place as WeightPlace, Values};
+use moebius_model::computation::{Computation, Cost, Distance, Greedy, Limits, parting};
+use moebius_model::decoder::{Model, Place as WeightPlace, Values};
 use moebius_model::load::{FileValues, LoadOptions};
 
 use crate::args::AnswerArgs;
@@ -37,6 +37,8 @@ pub(super) struct Timed {
     pub(super) seconds: f64,
     /// Bytes in use on the device afterwards, where known.
     pub(super) memory_bytes: Option<u64>,
+    /// What the layers take, each waited for, in later passes.
+    pub(super) costs: Vec<Cost>,
 }
 
 impl Work {
@@ -80,21 +82,38 @@ impl Work {
         Ok((computation?, values.hash.digits()))
     }
 
-    /// Computes the parts on a device, in f32 but for weights in FP8.
-    pub(super) fn compute(&self, device: &BurnDevice, screen: &Screen) -> Result<Timed, CliError> {
-        let files = &self.source.files;
+    /// Loads the model on a device, in f32 but for weights in FP8.
+    fn load(&self, device: &BurnDevice, screen: &Screen) -> Result<Model, CliError> {
         let options = if self.exact {
             LoadOptions::exact()
         } else {
             LoadOptions::default()
         };
+        let files = &self.source.files;
         let model = shown(screen, |progress| files.load(device, options, progress))?;
+        Ok(model)
+    }
+
+    /// Computes the parts on a device.
+    pub(super) fn compute(
+        &self,
+        device: &BurnDevice,
+        screen: &Screen,
+    ) -> Result<Computation, CliError> {
+        let model = self.load(device, screen)?;
+        Ok(Computation::of(&model, &self.ids, device)?)
+    }
+
+    /// Computes the parts on a device, and then what they take there.
+    pub(super) fn measure(&self, device: &BurnDevice, screen: &Screen) -> Result<Timed, CliError> {
+        let model = self.load(device, screen)?;
         let begun = Instant::now();
         let computation = Computation::of(&model, &self.ids, device)?;
         Ok(Timed {
             computation,
             seconds: begun.elapsed().as_secs_f64(),
             memory_bytes: moebius::memory_in_use(device)?,
+            costs: Cost::of_layers(&model, &self.ids, device)?,
         })
     }
 }
@@ -118,10 +137,10 @@ impl Values for Hashed<'_> {
     }
 }
 
-/// What a device computed, against the reference. The values of `computation` are f32 on the device.
+/// What a device computed, against the reference, and what that takes, if that was timed. The values of `computation` are f32 on the device.
 pub(super) fn found(
     reference: &Computation,
-    computation: &Computation,
+    (computation, costs): (&Computation, Option<Vec<Cost>>),
     limits: Limits,
 ) -> Result<Found, CliError> {
     let distances = Distance::between(reference, computation, limits)?;
@@ -141,6 +160,7 @@ pub(super) fn found(
         parts: parts.collect(),
         parting: first,
         greedy: Greedy::first(reference, computation),
+        costs,
     })
 }
 

@@ -64,7 +64,7 @@ fn is_named(wrong: &Computation, place: &str) {
     let files = ModelFiles::open(&folder()).unwrap();
     let reference = Computation::reference(files.spec(), &mut files.values(), &IDS).unwrap();
     let certified = |name: &str, computation: &Computation| {
-        let found = found(&reference, computation, Limits::default());
+        let found = found(&reference, (computation, None), Limits::default());
         device(name, vec![(Section::Model, found.unwrap())])
     };
     let right = certified("flex", &computed(&folder()));

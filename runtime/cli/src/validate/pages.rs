@@ -1,13 +1,13 @@
 //! A certificate as Markdown, and as a page that needs nothing else.
 
-use moebius_model::computation::{Distance, Flip, Greedy};
+use moebius_model::computation::{Cost, Distance, Flip, Greedy};
 
-use super::training;
+use super::{charts, training};
 use crate::certificate::{
     Certificate, Demo, Done, Family, Found, Furthest, Measured, Place, Rate, Reason, Section,
     Shown, Tested, Timed, Verdict, Wrong,
 };
-use crate::chart::{Chart, Series, escaped};
+use crate::chart::escaped;
 use crate::devices::bytes;
 
 /// Headings of [`rows`].
@@ -15,6 +15,9 @@ pub(super) const HEADINGS: &str =
     "device | adapter | machine | part | seconds | memory | furthest | bits of the first | answer";
 /// Headings of [`part`].
 pub(super) const PARTS: &str = "part | distance | ulps | judged | flips";
+
+/// Headings of [`costs`].
+const COSTS: &str = "part | time | memory after it";
 
 /// Style of the page on a light screen and on a dark one.
 const STYLE: &str = "\
@@ -28,7 +31,9 @@ svg{max-width:100%;height:auto}";
 const LEGEND: &str = "Distance: ‖got − want‖ / ‖want‖ of x after the part, or of a router's or the head's logits, want being the reference in f64. \
     Ulps: the largest |got − want| in units of the last place of f32. Judged: the first tokens that are compared; one whose experts are a matter of \
     rounding (a tie) ends them, since all that follows depends on it. Flips: tokens that go to other experts, each with the margin by which the \
-    reference preferred its own.";
+    reference preferred its own. Times of layers are of other passes than the one that is compared: they wait for the device behind the embedding, \
+    each layer and the head, which keeps a device from compiling operations of two layers together and takes time of its own. After a pass for the \
+    compilation of kernels each is the median of three; memory is what live buffers take then, weights included, where an allocator tells.";
 
 /// The certificate's verdict in a line.
 pub(super) fn verdict(certificate: &Certificate) -> String {
@@ -372,13 +377,34 @@ fn grids(certificate: &Certificate) -> (Grid, Vec<(String, Grid)>) {
         rows: devices.clone().flat_map(rows_of).collect(),
     };
     let parts = devices.flat_map(|tested| {
-        tested.parts.iter().filter_map(move |done| {
+        tested.parts.iter().flat_map(move |done| {
             let name = format!("{}, {}", tested.name(), done.part.name());
-            Some((name, details(&done.found)?))
+            let waiting = format!("{name}, waiting for each layer");
+            let costs = done.found.costs().map(|of| (waiting, costs(of)));
+            let found = details(&done.found).map(|grid| (name, grid));
+            found.into_iter().chain(costs)
         })
     });
     let parts = parts.collect();
     (summary, parts)
+}
+
+/// The table of what the embedding, each layer and the head take.
+fn costs(of: &[Cost]) -> Grid {
+    let row = |(at, cost): (usize, &Cost)| {
+        let place = match cost.layer {
+            Some(layer) => format!("layer {layer}"),
+            None if at == 0 => "embedding".to_owned(),
+            None => "head".to_owned(),
+        };
+        let time = format!("{:.3} ms", 1e3 * cost.seconds);
+        let memory = cost.memory_bytes.map_or_else(|| "–".to_owned(), bytes);
+        vec![place, time, memory]
+    };
+    Grid {
+        headings: COSTS,
+        rows: of.iter().enumerate().map(row).collect(),
+    }
 }
 
 /// The table of what a device found in one part; `None` where it found nothing.
@@ -494,7 +520,8 @@ pub(super) fn html(certificate: &Certificate) -> String {
     }
     out += "</ul>\n";
     summary.html(&mut out);
-    out += &chart(certificate);
+    out += &charts::distances(certificate);
+    out += &charts::times(certificate);
     for (device, grid) in &parts {
         let device = escaped(device);
         out += &format!("<details>\n<summary>{device}</summary>\n");
@@ -511,41 +538,6 @@ pub(super) fn html(certificate: &Certificate) -> String {
     out += "</ul>\n";
     out += "</body>\n</html>\n";
     out
-}
-
-/// A chart of the distance after each layer, a line for each device; empty where nothing is to be drawn.
-fn chart(certificate: &Certificate) -> String {
-    let series = certificate.devices.iter().filter_map(|tested| {
-        let (parts, ..) = tested.model()?;
-        // The last part of a layer replaces those before it. A distance of 0 has no place on a logarithmic axis.
-        let mut points: Vec<(f64, f64)> = Vec::new();
-        for Measured { distance, .. } in parts {
-            let (Some(layer), Some(far)) = (distance.layer, distance.relative_l2) else {
-                continue;
-            };
-            let layer = layer as f64;
-            points.retain(|(earlier, _)| *earlier != layer);
-            if far > 0.0 {
-                points.push((layer, far));
-            }
-        }
-        let name = match &tested.adapter {
-            Some(adapter) => format!("{} ({adapter})", tested.name()),
-            None => tested.name(),
-        };
-        (!points.is_empty()).then_some(Series { name, points })
-    });
-    let series: Vec<Series> = series.collect();
-    if series.is_empty() {
-        return String::new();
-    }
-    let chart = Chart {
-        title: "distance from the reference after each layer".to_owned(),
-        names: ["layer", "relative L2 distance"],
-        even: true,
-        series,
-    };
-    chart.svg()
 }
 
 #[cfg(test)]

@@ -39,20 +39,26 @@ fn tables_hold_whatever_names_are() {
     let text = markdown(&certificate);
     assert!(text.contains("a <card> \\| b"), "{text}");
     let rows = text.lines().filter(|line| line.starts_with('|'));
-    // Two devices, and five parts of each, with a heading and a rule for each table.
-    assert_eq!(rows.count(), 2 + 2 + 2 * (2 + 5));
+    // Two devices, and five parts of each and three times, with a heading and a rule for each table.
+    assert_eq!(rows.count(), 2 + 2 + 2 * (2 + 5 + 2 + 3));
+    assert!(text.contains("## flex, model, waiting for each layer"));
+    let costs =
+        "| embedding | 2.000 ms | – |\n| layer 0 | 2.000 ms | 2.0 KiB |\n| head | 2.000 ms | – |";
+    assert!(text.contains(costs), "{text}");
+    assert!(text.contains("other passes than the one that is compared"));
     assert!(text.contains("token 7: [2] for [1] by 5.0e-1"), "{text}");
     assert!(text.contains("| layer 0, router | – | – | 9 |"), "{text}");
 
     let page = html(&certificate);
     assert!(page.contains("a &lt;card&gt; | b"), "{page}");
-    for (tag, count) in [("table", 3), ("details", 2), ("svg", 1)] {
+    for (tag, count) in [("table", 5), ("details", 4), ("svg", 2)] {
         for mark in [format!("<{tag}"), format!("</{tag}>")] {
             assert_eq!(page.matches(&mark).count(), count, "{mark}");
         }
     }
-    // The name of a namespace is the only address, and nothing is loaded.
-    assert_eq!(page.matches("http").count(), 1);
+    // The name of each chart's namespace is the only address, and nothing is loaded.
+    assert_eq!(page.matches("http").count(), 2);
+    assert!(!page.contains(" id="), "{page}");
     assert!(!page.contains("<script") && !page.contains("<link") && !page.contains("src="));
 }
 

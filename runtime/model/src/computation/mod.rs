@@ -2,15 +2,17 @@
 //!
 //! [`Computation::of`] reads what a model on a device computes, and [`Computation::reference`] computes the same on the host, from the
 //! model's description and the values of its weights alone. [`Distance::between`] compares the two, and [`parting`] names the first part that
-//! isn't near.
+//! isn't near. [`Cost::of_layers`] times the layers, in passes of their own.
 //!
 //! A token whose experts are a matter of rounding ([`Limits::tie`]) may get others on another device, and everything after depends on it:
 //! the layer's experts and all later parts are then compared for the tokens before it alone, which it can't reach, since attention is causal.
 
+mod cost;
 mod device;
 mod distance;
 mod reference;
 
+pub use cost::Cost;
 pub use distance::{Distance, Flip, Greedy, Limits, parting};
 
 use serde::{Deserialize, Serialize};

@@ -29,6 +29,7 @@ mod switched;
 mod switched;
 mod tables;
 mod temperature;
+mod watch;
 mod weights;
 
 pub use attention::{Attention, Direct, Latent, Projections};
@@ -63,6 +64,7 @@ use crate::error::Error;
 use block::{LayerGiven, States, keep};
 use cache::NewTokens;
 use rope::{Angles, Places};
+use watch::{Watch, ended};
 
 /// A decoder, as described by a [`ModelSpec`].
 #[derive(Module, Debug)]
@@ -137,6 +139,8 @@ struct Given<'a> {
     layers: Option<usize>,
     /// States of another pass, whose values x has after each layer, with the gradients of this pass.
     values: Option<&'a States>,
+    /// What is told when the embedding and each layer is done, which the pass waits for.
+    watch: Option<&'a mut Watch>,
 }
 
 impl<'a> Given<'a> {
@@ -268,7 +272,9 @@ impl Model {
         let plain = tokens.clone().inner();
         let (trains, mut states) = (self.embedding.val().is_autodiff(), States::new());
         let kept = trains.then_some(&mut states);
-        let served = self.valid().served(plain, (format, longest), None, kept)?;
+        let served = self
+            .valid()
+            .served(plain, (format, longest), None, kept, None)?;
         if !trains {
             return Ok(served);
         }
@@ -301,17 +307,19 @@ impl Model {
         routes: Option<&Routes>,
     ) -> Result<WithStates, Error> {
         let mut states = States::new();
-        let logits = self.served(tokens, (format, longest), routes, Some(&mut states))?;
+        let kept = Some(&mut states);
+        let logits = self.served(tokens, (format, longest), routes, kept, None)?;
         Ok(WithStates { states, logits })
     }
 
-    /// Does what [`served_with_states`](Self::served_with_states) does, and keeps x in `states`, if they are given.
+    /// Does what [`served_with_states`](Self::served_with_states) does, and keeps x in `states`, if they are given; `watch` is told of all parts.
     fn served(
         &self,
         tokens: Tensor<2, Int>,
         (format, longest): (CacheFormat, usize),
         routes: Option<&Routes>,
         states: Option<&mut States>,
+        watch: Option<&mut Watch>,
     ) -> Result<Logits, Error> {
         let [sequences, length] = tokens.dims();
         if let Some(routes) = routes {
@@ -328,6 +336,7 @@ impl Model {
         let given = Given {
             routes,
             states,
+            watch,
             ..Given::cached(&mut cache, step)
         };
         self.run(tokens, &places, given)
@@ -448,7 +457,7 @@ impl Model {
         }
         if self.is_exact() && given.cache.is_none() {
             let way = (CacheFormat::F32, places.longest);
-            return self.served(tokens, way, given.routes, given.states);
+            return self.served(tokens, way, given.routes, given.states, given.watch);
         }
         let device = tokens.device();
         moebius::reduce::check_rows("training", sequences * length, &embedding.device())?;
@@ -479,6 +488,7 @@ impl Model {
             self.placed(self.embed(rows, dtype), places)?
         };
         keep(given.states.as_deref_mut(), &x);
+        ended(given.watch.as_deref_mut(), &device)?;
         let mut routing = Vec::new();
         let layers = given.layers.unwrap_or(self.blocks.len());
         let small = self.of_head(places.first.len() * places.tokens) < SMALL;
@@ -504,6 +514,7 @@ impl Model {
                 None => y,
             };
             routing.extend(chosen);
+            ended(given.watch.as_deref_mut(), &device)?;
             if !small {
                 moebius::keep_pace(&device)?;
             }

@@ -7,7 +7,8 @@ use tracing::trace_span;
 
 use super::block::LayerGiven;
 use super::rope::{Angles, Places};
-use super::{Model, whole};
+use super::watch::{Taken, Watch};
+use super::{Given, Model, whole};
 use crate::error::Error;
 
 /// The parts of [`Model::forward`]: the embedding, each layer, and the head.
@@ -32,6 +33,24 @@ impl Model {
             places,
             angles,
         })
+    }
+
+    /// What the embedding, each layer and the head take in a forward pass of `tokens` \[B, S\], at least one, that waits for the device behind each.
+    ///
+    /// # Errors
+    /// As [`Model::forward`], and [`Error::Device`] when the device failed.
+    pub(crate) fn forward_waiting(&self, tokens: Tensor<2, Int>) -> Result<Vec<Taken>, Error> {
+        let (device, places) = (tokens.device(), whole(&tokens));
+        let mut watch = Watch::begin(&device)?;
+        let given = Given {
+            watch: Some(&mut watch),
+            ..Given::default()
+        };
+        // The logits are there while the device is waited for: lazy devices compute no results that nobody has.
+        let logits = self.run(tokens, &places, given)?;
+        watch.ended(&device)?;
+        drop(logits);
+        Ok(watch.taken())
     }
 }
 

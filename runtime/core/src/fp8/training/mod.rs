@@ -21,6 +21,8 @@
 
 mod loss_scale;
 #[cfg(feature = "autodiff")]
+mod moment_file;
+#[cfg(feature = "autodiff")]
 mod moments;
 #[cfg(feature = "autodiff")]
 mod optimizer;
@@ -29,6 +31,8 @@ mod step;
 
 pub use super::product::{AmaxAlgorithm, Fp8Product, Fp8Recipe, Fp8Scaling, Fp8State};
 pub use loss_scale::{Finite, LossScale, LossScaler, LossScaling};
+#[cfg(feature = "autodiff")]
+pub use moment_file::MomentReads;
 #[cfg(feature = "autodiff")]
 pub use moments::{MomentStore, Moments};
 #[cfg(feature = "autodiff")]

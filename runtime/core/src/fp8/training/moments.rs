@@ -1,22 +1,25 @@
 //! The moments of an optimizer, and where they are between its steps.
 
+use super::moment_file::{MomentFile, MomentReads, Region, lock, read_ahead};
 use crate::Error;
 use burn::optim::{
     AdamW, AdamWState, AdaptiveMomentumState, Optimizer, RecordState, StateSink, StateSource,
 };
-use burn::tensor::{DType, Device, Shape, Tensor, TensorData};
-use moebius_ops::Fault;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use burn::tensor::{Device, Tensor, TensorData};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where a [`GuardedAdamW`](super::GuardedAdamW) keeps its moments between steps in place of the device
 /// ([`StepGuard::keep_moments_in`](super::StepGuard::keep_moments_in)): main memory, or a file.
 ///
 /// A step takes the moments of one parameter after another to the device, and reads those of the parameter before while the device
-/// computes, so that no more than those of two parameters are there at once. They are the same to the bit, and so are records. No moments move
-/// during a backward pass: they would add to its peak of memory, which is a step's.
+/// computes, so that no more than those of two parameters are there at once. They are the same to the bit, and so are records. No moments are on
+/// the device during a backward pass: they would add to its peak of memory, which is a step's.
+///
+/// A file has a thread of its own. While the next passes run, it reads what the update takes first into main memory, [`Self::read_ahead`] bytes
+/// at most; during the update it reads what comes next, and writes the moments of one parameter behind. What is in main memory needs no
+/// reading.
 #[derive(Clone)]
 pub struct MomentStore(Arc<Mutex<Store>>);
 
@@ -27,7 +30,7 @@ struct Store {
     failure: Option<Error>,
 }
 
-/// Reads moments from the device, and writes them to the file if there is one.
+/// Reads moments from the device, and has them written to the file if there is one.
 type Leaving = Box<dyn FnOnce(Option<&Arc<MomentFile>>) -> Result<(), Error> + Send>;
 
 impl MomentStore {
@@ -40,18 +43,21 @@ impl MomentStore {
     /// holds those of one optimizer: copies of this must not go on with their own.
     ///
     /// # Errors
-    /// The error of the system, if there is a file already or none can be made.
+    /// The error of the system, if there is a file already, or neither a file nor a thread can be made.
     pub fn file(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        let open = Open {
-            file: options.read(true).write(true).create_new(true).open(path)?,
-            end: 0,
-            failure: None,
-        };
-        Ok(Self::new(Some(Arc::new(MomentFile {
-            open: Mutex::new(open),
-            _removed: Removed(path.to_owned()),
-        }))))
+        MomentFile::create(path).map(|file| Self::new(Some(Arc::new(file))))
+    }
+
+    /// The most bytes that are read ahead of a file with so many `moments` in bytes: a sixteenth, but 64 KiB to 64 MiB.
+    pub fn read_ahead(moments: u64) -> u64 {
+        read_ahead(moments)
+    }
+
+    /// What has been read ahead of steps.
+    pub fn reads(&self) -> MomentReads {
+        let store = lock(&self.0);
+        let file = store.file.as_ref();
+        file.map_or_else(MomentReads::default, |file| file.reads())
     }
 
     fn new(file: Option<Arc<MomentFile>>) -> Self {
@@ -72,14 +78,13 @@ impl MomentStore {
         store.leaving = Some(leaving);
     }
 
-    /// Reads the last moments from the device; returns the first failure since the store was made.
+    /// Reads the last moments from the device, waits until all are written, and begins to read for the next step; returns the first failure
+    /// since the store was made.
     pub(super) fn settle(&self) -> Result<(), Error> {
         let mut store = lock(&self.0);
         store.settle();
-        let of_file = |file: &Arc<MomentFile>| lock(&file.open).failure.clone();
-        let failure = store.failure.clone();
-        let failure = failure.or_else(|| store.file.as_ref().and_then(of_file));
-        failure.map_or(Ok(()), Err)
+        let finished = store.file.as_ref().map_or(Ok(()), |file| file.finish());
+        store.failure.clone().map_or(finished, Err)
     }
 }
 
@@ -93,7 +98,7 @@ impl Store {
     }
 }
 
-/// Moves moments from the device to the host or to the file. After an error they are where they were.
+/// Moves moments from the device to the host, and on to the file's thread if there is a file. After an error they are where they were.
 fn leave<const D: usize>(
     place: &Mutex<Place<D>>,
     file: Option<&Arc<MomentFile>>,
@@ -102,13 +107,15 @@ fn leave<const D: usize>(
     let Place::Live(state, region) = &*place else {
         return Ok(());
     };
+    // What waits to be written is in main memory, so that only one parameter's moments may.
+    file.map_or(Ok(()), |file| file.written())?;
     let moments = &state.momentum;
     let both = [read(&moments.moment_1)?, read(&moments.moment_2)?];
     let left = match file {
         None => Place::Host(moments.time, both),
         Some(file) => {
             let region = region.clone().unwrap_or_else(|| file.region(&both[0]));
-            region.write(&both).map_err(refused)?;
+            region.write(both);
             Place::Filed(moments.time, region)
         }
     };
@@ -124,97 +131,6 @@ fn read<const D: usize>(moment: &Tensor<D>) -> Result<TensorData, Error> {
     let bytes = bytes.map_err(Error::device)?.to_vec();
     let (shape, dtype) = (data.shape().clone(), data.dtype());
     Ok(TensorData::from_bytes_vec(bytes, shape, dtype))
-}
-
-/// The error of a file that doesn't keep moments.
-fn refused(error: io::Error) -> Error {
-    let expected = "moments to be written and read";
-    Fault::State
-        .error("the file of an optimizer", expected, error)
-        .into()
-}
-
-/// A file with moments. It is closed before it is removed.
-struct MomentFile {
-    open: Mutex<Open>,
-    _removed: Removed,
-}
-
-struct Open {
-    file: File,
-    /// Bytes that have been given to regions.
-    end: u64,
-    failure: Option<Error>,
-}
-
-/// Removes a file at the end.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        // A file that stays is seen by the next training, which refuses to take it.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-impl MomentFile {
-    /// A new region for two moments like `moment`.
-    fn region(self: &Arc<Self>, moment: &TensorData) -> Region {
-        let bytes = moment.as_bytes().len();
-        let mut open = lock(&self.open);
-        let at = open.end;
-        open.end += 2 * bytes as u64;
-        Region {
-            file: self.clone(),
-            at,
-            bytes,
-            shape: moment.shape().clone(),
-            dtype: moment.dtype(),
-        }
-    }
-}
-
-/// Region of a file with the two moments of a parameter.
-#[derive(Clone)]
-struct Region {
-    file: Arc<MomentFile>,
-    at: u64,
-    /// Bytes of one moment.
-    bytes: usize,
-    shape: Shape,
-    dtype: DType,
-}
-
-impl Region {
-    fn write(&self, moments: &[TensorData; 2]) -> io::Result<()> {
-        let mut open = lock(&self.file.open);
-        open.file.seek(SeekFrom::Start(self.at))?;
-        let write = |moment: &TensorData| open.file.write_all(moment.as_bytes());
-        moments.iter().try_for_each(write)
-    }
-
-    fn read(&self) -> io::Result<[TensorData; 2]> {
-        let mut open = lock(&self.file.open);
-        open.file.seek(SeekFrom::Start(self.at))?;
-        let mut both = [vec![0; self.bytes], vec![0; self.bytes]];
-        for bytes in &mut both {
-            open.file.read_exact(bytes)?;
-        }
-        Ok(both.map(|bytes| self.moment(bytes)))
-    }
-
-    fn moment(&self, bytes: Vec<u8>) -> TensorData {
-        TensorData::from_bytes_vec(bytes, self.shape.clone(), self.dtype)
-    }
-
-    /// The moments, or zeros if they can't be read: Burn takes no error here, and the store tells it after the step.
-    fn read_or_note(&self) -> [TensorData; 2] {
-        self.read().unwrap_or_else(|error| {
-            let mut open = lock(&self.file.open);
-            open.failure.get_or_insert(refused(error));
-            [0, 1].map(|_| self.moment(vec![0; self.bytes]))
-        })
-    }
 }
 
 /// The moments of one parameter: on its device, or elsewhere between steps, as where a record was loaded and no step has used it.
@@ -260,7 +176,7 @@ impl<const D: usize> Moments<D> {
         let (time, moments, region) = match place {
             Place::Live(state, region) => return (AdamW::to_device(state, device), Began(region)),
             Place::Host(time, moments) => (time, moments, None),
-            Place::Filed(time, region) => (time, region.read_or_note(), Some(region)),
+            Place::Filed(time, region) => (time, region.take_or_note(), Some(region)),
         };
         let [first, second] = moments.map(|data| Tensor::from_data(data, device));
         let state = AdaptiveMomentumState::new(time, first, second);
@@ -301,8 +217,4 @@ impl<const D: usize> RecordState for Moments<D> {
         let moments = [moment("first")?, moment("second")?];
         Some(Self::new(Place::Host(time, moments)))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -136,7 +136,8 @@ impl StepGuard {
         self.state().store = Some(store);
     }
 
-    /// Reads the moments that a step has left on the device, if a store keeps them; waits for the device then.
+    /// Reads the moments that a step has left on the device, if a store keeps them, and waits for the device and for the file then, which reads
+    /// ahead for the next step afterwards.
     ///
     /// # Errors
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed, [`ErrorKind::State`](crate::ErrorKind::State) when a file
