@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius::moe::LossWeights;
 use moebius_weights::Unfit;
@@ -20,30 +20,44 @@ const LAST_RATE: f64 = 0.1;
 /// Tokens of the largest step of several batches: their numbers are made on the host at once.
 const MOST_TOKENS: usize = 1 << 28;
 
-/// Precision that products are computed in. Parameters, embeddings, norms, routers, shared experts and the head are always f32.
+/// Precision that products are computed in. Parameters, the sums of their gradients over batches, moments, embeddings, norms, routers and the
+/// cross entropy are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
     /// All products in f32.
     #[default]
     F32,
-    /// FP8, forward and backward, for the linear layers of attention and of experts or the dense feed-forward network.
+    /// All products and attention in bf16 with sums in f32, forward and backward, and so is what layers pass on: each pass rounds weights, whose
+    /// gradients come back in f32. A device that lacks bf16 refuses.
+    Bf16,
+    /// FP8, forward and backward, for the linear layers of attention and of experts or the dense feed-forward network; shared experts and the
+    /// head stay f32.
     Fp8(Fp8Recipe),
 }
 
 impl Precision {
-    /// The FP8 recipe; `None` for f32.
+    /// The FP8 recipe; `None` for other precisions.
     pub fn recipe(&self) -> Option<Fp8Recipe> {
         match self {
-            Self::F32 => None,
+            Self::F32 | Self::Bf16 => None,
             Self::Fp8(recipe) => Some(*recipe),
+        }
+    }
+
+    /// The dtype that passes cast the weights of products to; `None` for that of the parameters.
+    pub(crate) fn products(&self) -> Option<DType> {
+        match self {
+            Self::Bf16 => Some(DType::BF16),
+            Self::F32 | Self::Fp8(_) => None,
         }
     }
 
     /// The loss scaling that suits this precision by default.
     pub fn loss_scaling(&self) -> LossScaling {
         match self {
-            Self::F32 => LossScaling::Off,
+            // bf16 has the exponents of f32.
+            Self::F32 | Self::Bf16 => LossScaling::Off,
             Self::Fp8(_) => LossScaling::dynamic(),
         }
     }
@@ -93,7 +107,7 @@ pub struct TrainConfig {
     /// Precision that products are computed in.
     #[serde(default)]
     pub precision: Precision,
-    /// What the weights of products are below an adapter; f32 in a training of all weights.
+    /// What the weights of products are below an adapter, bf16 where products are; f32 in a training of all weights.
     #[serde(default)]
     pub base: BaseWeights,
     /// Factor that the loss is multiplied by for the backward pass.

@@ -26,9 +26,12 @@ pub struct Savings {
     pub base: Option<u64>,
 }
 
-/// The memory that a step of a training takes: an estimate, for products in f32. All figures are bytes. In a step of several batches the sum
+/// The memory that a step of a training takes: an estimate, for products in f32 or bf16. All figures are bytes. In a step of several batches the sum
 /// of their gradients is there, too, until the optimizer updates; so is, on XLA, the largest matrix of codes below an adapter, as values. Not
 /// counted is what an adapter's own products keep, and below an adapter what experts keep between separate products.
+///
+/// With products in bf16 what layers keep is bf16 but for norms and the choice of experts, copies in bf16 of the trained parameters are there
+/// during the passes (of one layer and the head where layers are computed again), and what a backward pass computes counts as f32.
 ///
 /// | when | beside weights and moments |
 /// |---|---|
@@ -62,6 +65,10 @@ impl TrainMemory {
             tokens: (config.batch as u64).saturating_mul(config.sequence as u64),
             recomputes: savings.recomputes,
             of_host: moebius::largest_buffer(device).is_none(),
+            element: config
+                .precision
+                .products()
+                .map_or(4, |dtype| dtype.size() as u64),
         };
         let hidden = spec.hidden;
         let model = bytes_of(spec.parameters());
@@ -74,15 +81,17 @@ impl TrainMemory {
         };
         let of_layers = spec.layers.iter().map(|layer| pass.kept(layer));
         let (waiting, kept) = if savings.recomputes {
-            let inputs = pass.bytes(hidden).saturating_mul(spec.layers.len() as u64);
+            let inputs = pass.input().saturating_mul(spec.layers.len() as u64);
             let layer = of_layers.max().unwrap_or(0);
             (inputs, inputs.saturating_add(layer))
         } else {
             let all = of_layers.fold(0, u64::saturating_add);
             (all, all)
         };
-        // The input of the norm, what it divides, and its output; the exponents of the softmax and two gradients of their size.
-        let head = pass.bytes(3 * hidden + 3 * spec.vocabulary);
+        // The input of the norm, what it divides, and its output; the exponents of the softmax and two gradients of their size; logits in bf16
+        // and their gradient.
+        let of_logits = 3 + usize::from(pass.element < 4);
+        let head = pass.bytes(3 * hidden + of_logits * spec.vocabulary);
         let sum = if config.accumulate > 1 { trained } else { 0 };
         let largest = largest(spec).min(trained);
         let of_batch = [
@@ -91,6 +100,7 @@ impl TrainMemory {
             trained.saturating_add(largest),
         ];
         let of_batch = of_batch.into_iter().fold(0, u64::max).saturating_add(sum);
+        let of_batch = of_batch.saturating_add(pass.copies(trained));
         let in_file = savings.offloads && pass.of_host;
         let moving = 2 * u64::from(savings.offloads) + u64::from(in_file);
         let ahead = u64::from(in_file) * MomentStore::read_ahead(trained.saturating_mul(2));
@@ -145,27 +155,55 @@ struct BackwardPass<'a> {
     recomputes: bool,
     /// CubeCL doesn't drive the device, which is counted as Flex then.
     of_host: bool,
+    /// Bytes of a value that products read and write.
+    element: u64,
 }
 
 impl BackwardPass<'_> {
-    /// The memory of a network's gradients, which Flex keeps for the next network.
-    fn spare(&self) -> u64 {
-        if !self.of_host {
-            return 0;
-        }
-        let networks = self.spec.layers.iter();
-        let networks = networks.map(|layer| self.bytes(layer.network_gradients(self.spec.hidden)));
-        networks.max().unwrap_or(0)
-    }
-
-    /// Bytes of so many values of each token.
+    /// Bytes of so many values of each token in f32.
     fn bytes(&self, of_token: usize) -> u64 {
         (4 * of_token as u64).saturating_mul(self.tokens)
     }
 
     /// Bytes that a layer keeps for the pass.
     fn kept(&self, layer: &LayerSpec) -> u64 {
-        self.bytes(layer.kept(self.spec.hidden))
+        let hidden = self.spec.hidden;
+        let (all, wide) = (layer.kept(hidden), layer.kept_in_f32(hidden));
+        let narrow = self.bytes(all - wide) / 4 * self.element;
+        self.bytes(wide).saturating_add(narrow)
+    }
+
+    /// Bytes of a layer's input.
+    fn input(&self) -> u64 {
+        self.bytes(self.spec.hidden) / 4 * self.element
+    }
+
+    /// Bytes of the copies that products read of parameters of `trained` bytes in f32: of all, or of one layer and the head.
+    fn copies(&self, trained: u64) -> u64 {
+        if self.element == 4 {
+            return 0;
+        }
+        let of_layer = |at| {
+            let [network, rest] = [true, false].map(|of| gradients_of(self.spec, at, of));
+            network.saturating_add(rest)
+        };
+        let copied = if self.recomputes {
+            let layers = (0..self.spec.layers.len()).map(of_layer);
+            layers.max().unwrap_or(0).saturating_add(self.head())
+        } else {
+            trained
+        };
+        copied.min(trained) / 4 * self.element
+    }
+
+    /// Bytes of the head's matrix in f32.
+    fn head(&self) -> u64 {
+        let head = if self.spec.tied {
+            Slot::Embedding
+        } else {
+            Slot::Head
+        };
+        size(&head.shape(self.spec, 0).unwrap_or_default())
     }
 
     /// The most bytes at once while the pass is in the layers: what the layers before one keep, what it keeps itself, the gradients of its network
@@ -177,19 +215,14 @@ impl BackwardPass<'_> {
         let before = layers.map(|layer| {
             let before = waiting;
             waiting = waiting.saturating_add(if self.recomputes {
-                self.bytes(spec.hidden)
+                self.input()
             } else {
                 self.kept(layer)
             });
             before
         });
         let before: Vec<u64> = before.collect();
-        let head = if spec.tied {
-            Slot::Embedding
-        } else {
-            Slot::Head
-        };
-        let (mut most, mut gradients) = (0, size(&head.shape(spec, 0).unwrap_or_default()));
+        let (mut most, mut gradients) = (0, self.head());
         for (at, layer) in spec.layers.iter().enumerate().rev() {
             gradients = gradients.saturating_add(gradients_of(spec, at, true));
             let gradients_there = gradients.min(trained);
@@ -198,6 +231,13 @@ impl BackwardPass<'_> {
             gradients = gradients.saturating_add(gradients_of(spec, at, false));
         }
         most
+    }
+
+    /// Bytes of a network's gradients, whose memory Flex keeps for the next one; none on other devices.
+    fn spare(&self) -> u64 {
+        let networks = self.spec.layers.iter().filter(|_| self.of_host);
+        let of = |layer: &LayerSpec| self.bytes(layer.network_gradients(self.spec.hidden));
+        networks.map(of).max().unwrap_or(0)
     }
 
     /// Bytes that a layer's backward pass has beside what the layer keeps, without those that Flex keeps for the next layer.
@@ -245,7 +285,7 @@ fn largest(spec: &ModelSpec) -> u64 {
 /// Bytes in f32 of the largest matrix of codes below an adapter, of a single expert where there are several.
 fn largest_coded(spec: &ModelSpec, base: BaseWeights) -> u64 {
     let is_coded = |slot: Slot| match base {
-        BaseWeights::F32 => false,
+        BaseWeights::F32 | BaseWeights::Bf16 => false,
         BaseWeights::Fp8 => slot.takes_codes(),
         BaseWeights::File | BaseWeights::Blocks(_) => slot.takes_blocks(),
     };

@@ -1,7 +1,7 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::DecoderConfig;
+use crate::{DecoderConfig, Precision};
 
 fn memory(config: &TrainConfig, savings: Savings) -> TrainMemory {
     let spec = DecoderConfig {
@@ -104,10 +104,38 @@ fn an_adapter_leaves_out_gradients_and_moments_of_the_model() {
 #[test]
 fn one_matrix_of_codes_below_an_adapter_is_decoded_at_a_time() {
     let spec = DecoderConfig::default().spec();
-    assert_eq!(largest_coded(&spec, BaseWeights::F32), 0);
+    for base in [BaseWeights::F32, BaseWeights::Bf16] {
+        assert_eq!(largest_coded(&spec, base), 0);
+    }
     for base in [BaseWeights::Fp8, BaseWeights::File] {
         assert_eq!(largest_coded(&spec, base), 4 * 256 * 64);
     }
+}
+
+/// Products in bf16 halve what they read and write of a token: the norm before either part, queries, keys, values, and what heads give, twice,
+/// and the first products of two experts. Weights stay f32, with copies of 16 bits beside them.
+#[test]
+fn products_in_bf16_keep_half_and_copy_weights() {
+    let config = TrainConfig::default();
+    let of = |config: TrainConfig| {
+        let narrow = config.with_precision(Precision::Bf16);
+        [config, narrow].map(|config| memory(&config, Savings::default()))
+    };
+    let [wide, narrow] = of(config);
+    assert_eq!(
+        [wide.weights, wide.moments],
+        [narrow.weights, narrow.moments]
+    );
+    let of_token = 2 * 64 + 3 * 64 + 2 * 64 + 2 * 2 * 128;
+    let all = 8 * config.tokens() as u64;
+    assert_eq!(wide.kept - narrow.kept, 2 * of_token * all);
+    let [wide, narrow] = of(TrainConfig {
+        batch: 1,
+        sequence: 1,
+        ..config
+    });
+    let more = narrow.peak - wide.peak;
+    assert!((1..=wide.weights / 2).contains(&more), "{more}");
 }
 
 /// With few tokens the optimizer has the most: old weights, new ones or gradients, and moments.

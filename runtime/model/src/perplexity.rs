@@ -139,7 +139,6 @@ impl Perplexity {
             let logits = model.forward_documents(batch.tokens, &batch.documents)?;
             let [_, seen, words] = logits.logits.dims();
             let rows = logits.logits.reshape([seen, words]);
-            let rows = rows.cast(FloatDType::F32);
             sum.nats += read(weighted_cross_entropy(
                 rows,
                 batch.targets,
@@ -204,7 +203,6 @@ fn nats(tokens: Tensor<2, Int>, judged: usize, forward: &mut Forward<'_>) -> Res
     let [_, _, words] = logits.dims();
     let rows = logits.reshape([seen, words]);
     let rows = rows.slice([seen - judged..seen, 0..words]);
-    let rows = rows.cast(FloatDType::F32);
     let next = tokens.slice([0..1, count - judged..count]);
     read(sum_dim(log_likelihoods(rows, next), 1).neg())
 }
@@ -218,7 +216,7 @@ fn read<const D: usize>(sum: Tensor<D>) -> Result<f64, Error> {
     })
 }
 
-/// The log probability \[1, n\] of each of the classes `chosen` \[n\] by its row of `logits` \[n, classes\].
+/// The log probability \[1, n\] in f32 of each of the classes `chosen` \[n\] by its row of `logits` \[n, classes\].
 ///
 /// The result is one row, because a sum along an axis has a fixed order, while a sum of everything adds atomically on some devices.
 pub(crate) fn log_likelihoods<const D: usize>(
@@ -226,7 +224,7 @@ pub(crate) fn log_likelihoods<const D: usize>(
     chosen: Tensor<D, Int>,
 ) -> Tensor<2> {
     let [rows, _] = logits.dims();
-    let chosen = chosen.reshape([rows, 1]);
+    let (logits, chosen) = (logits.cast(FloatDType::F32), chosen.reshape([rows, 1]));
     log_softmax(logits, 1).gather(1, chosen).reshape([1, rows])
 }
 

@@ -8,7 +8,7 @@
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{Gradients, Int, Tensor};
+use burn::tensor::{DType, Gradients, Int, Tensor};
 use moebius::fp8::training::LossScaling;
 use moebius::in_span;
 use moebius::moe::{RouterConfig, Routing};
@@ -35,7 +35,7 @@ pub(crate) fn check(
     let is_text = matches!(data, TrainingData::Text(_));
     Error::check(is_text, what, "a text", "samples")?;
     let plain = config.precision.recipe().is_none() && config.loss_scaling == LossScaling::Off;
-    let expected = "products in f32 without loss scaling";
+    let expected = "products in f32 or bf16 without loss scaling";
     Error::check(plain, what, expected, "FP8 or loss scaling")?;
     for layer in &spec.layers {
         let expected = "no random numbers, and top-k routers without a balancing bias";
@@ -136,9 +136,9 @@ fn forget(input: &Tensor<2>) {
     drop(input.clone().slice([0..1, 0..1]).backward());
 }
 
-/// Σ y · g \[1\], whose gradient of y is g.
+/// Σ y · g \[1\] in f32, whose gradient of y is g.
 fn through(y: Tensor<2>, gradient: Tensor<2>) -> Tensor<1> {
-    (y * Tensor::from_inner(gradient)).sum()
+    (y * Tensor::from_inner(gradient)).sum().cast(DType::F32)
 }
 
 /// Adds the gradients of `loss` for the parameters of `module`, and returns that of x.

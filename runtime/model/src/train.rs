@@ -20,7 +20,7 @@ use crate::config::{Subject, TrainConfig};
 use crate::dataset::{Dataset, Packed, TrainingData};
 use crate::decoder::{Model, ModelSpec, Place, Values};
 use crate::error::Error;
-use crate::load::{self, LoadOptions, ModelFiles};
+use crate::load::{self, BaseWeights, LoadOptions, ModelFiles};
 use crate::lora::Lora;
 use crate::optimizer::{adam, check_readable, check_record, clip, parameters};
 use crate::perplexity::{Perplexity, Windows, cross_entropy, weighted_cross_entropy};
@@ -97,7 +97,7 @@ impl Trainer {
         device: &Device,
     ) -> Result<Self, Error> {
         let (subject, data) = (subject.into(), data.into());
-        check(&config, &subject, &data)?;
+        check((&config, &subject, &data), device)?;
         config.check_all_weights()?;
         let device = device.clone().autodiff();
         let model = subject.first(&config, &device)?;
@@ -117,7 +117,7 @@ impl Trainer {
         progress: &mut dyn FnMut(load::Progress<'_>),
     ) -> Result<Self, Error> {
         let (subject, data) = (Subject::from(files.spec()), data.into());
-        check(&config, &subject, &data)?;
+        check((&config, &subject, &data), device)?;
         config.check_all_weights()?;
         let device = device.clone().autodiff();
         let options = LoadOptions {
@@ -137,6 +137,7 @@ impl Trainer {
         device: Device,
     ) -> Result<Self, Error> {
         let (adam, guard) = adam(config.weight_decay);
+        let model = model.with_products_in(config.precision.products());
         Ok(Self {
             optimizer: ModuleOptimizer::from(adam),
             scaled: Scaled::new(config.loss_scaling, &progress, guard.clone(), &device)?,
@@ -197,7 +198,7 @@ impl Trainer {
         checkpoint.check_subject(&subject)?;
         checkpoint.check_text(&subject, &data)?;
         let (config, progress) = (*checkpoint.config(), checkpoint.progress());
-        check(&config, &subject, &data)?;
+        check((&config, &subject, &data), device)?;
         let device = device.clone().autodiff();
         let (record, optimizer) = checkpoint.into_records();
         let (model, lora) = model(&config, &subject, record, &device)?;
@@ -455,7 +456,8 @@ impl Trainer {
         Fp8Report::read(&scaled.scaler, &self.model).map(Some)
     }
 
-    /// The perplexity of the present model on `ids`, with products in f32 whatever precision it trains in; waits for the device.
+    /// The perplexity of the present model on `ids`, with products in f32 whatever precision it trains in, but in bf16 above weights in bf16;
+    /// waits for the device.
     ///
     /// # Errors
     /// As [`Perplexity::of`].
@@ -482,11 +484,14 @@ impl Trainer {
         Perplexity::of_samples(&model, samples, &device, progress)
     }
 
-    /// The present model with products in f32 and without gradients, and its device.
+    /// The present model without gradients, with products in f32 unless its weights aren't, and its device.
     fn judged(&self) -> Result<(Model, Device), Error> {
         let (device, mut model) = (self.device.clone().inner(), self.model.valid());
         if self.config.precision.recipe().is_some() {
             model = Model::of_values(&self.subject.spec(), &mut &model, &device)?;
+        }
+        if self.config.base == BaseWeights::F32 {
+            model = model.with_products_in(None);
         }
         Ok((model, device))
     }
@@ -531,7 +536,14 @@ impl Trainer {
     }
 }
 
-fn check(config: &TrainConfig, subject: &Subject, data: &TrainingData) -> Result<(), Error> {
+/// Checks that values fit each other, and that the device has the type that products are computed in.
+fn check(
+    (config, subject, data): (&TrainConfig, &Subject, &TrainingData),
+    device: &Device,
+) -> Result<(), Error> {
     subject.check(config)?;
+    if let Some(dtype) = config.precision.products() {
+        moebius::check_dtype(dtype, device)?;
+    }
     subject.check_data(data, config.sequence)
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
 mod folders;
+#[path = "tuning/halves.rs"]
+mod halves;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,7 +105,8 @@ fn a_step_reaches_every_parameter_of_every_family() {
     for case in folders() {
         let files = ModelFiles::open(&case).unwrap();
         // With other recipes, a step begins with scales of 1, which suit no tensor; the current scales follow from the tensors themselves.
-        for precision in [Precision::F32, Precision::Fp8(Fp8Recipe::current())] {
+        let current = Precision::Fp8(Fp8Recipe::current());
+        for precision in [Precision::F32, Precision::Bf16, current] {
             let mut trainer = load_trainer(quick(4).with_precision(precision), &files);
             let before = values(&trainer);
             trainer.step().unwrap();
@@ -121,12 +124,13 @@ fn a_step_reaches_every_parameter_of_every_family() {
     }
 }
 
-/// Compares losses, weights and the state of loss scaling, in both precisions and for every family.
+/// Compares losses, weights and the state of loss scaling, in all precisions and for every family.
 #[test]
 fn a_resumed_training_repeats_the_uninterrupted_one_bit_for_bit() {
     for case in folders() {
         let files = ModelFiles::open(&case).unwrap();
-        for precision in [Precision::F32, Precision::Fp8(Fp8Recipe::delayed())] {
+        let delayed = Precision::Fp8(Fp8Recipe::delayed());
+        for precision in [Precision::F32, Precision::Bf16, delayed] {
             let config = TrainConfig {
                 accumulate: 2,
                 schedule: Schedule::Linear,

@@ -12,10 +12,15 @@ use super::generate::WEIGHTS;
 use super::{DeviceArgs, TraceArgs};
 
 /// The precisions of a training, by name.
-fn precisions() -> [Named<Precision>; 3] {
+fn precisions() -> [Named<Precision>; 4] {
     let (delayed, current) = (Fp8Recipe::delayed(), Fp8Recipe::current());
     [
         ("f32", "Everything in f32", Precision::F32),
+        (
+            "bf16",
+            "Products, attention and what layers pass on, over weights in f32",
+            Precision::Bf16,
+        ),
         (
             "fp8-delayed",
             "E4M3 forward and E5M2 backward, scales from the steps before",
@@ -30,14 +35,15 @@ fn precisions() -> [Named<Precision>; 3] {
 }
 
 /// What weights are below an adapter, by the names that they have where a model is asked.
-fn bases() -> [Named<BaseWeights>; 2 + WEIGHTS.len()] {
-    let mut all = [("f32", "32-bit float", BaseWeights::F32); 2 + WEIGHTS.len()];
-    all[1] = (
+fn bases() -> [Named<BaseWeights>; 3 + WEIGHTS.len()] {
+    let mut all = [("f32", "32-bit float", BaseWeights::F32); 3 + WEIGHTS.len()];
+    all[1] = ("bf16", "bfloat16, with --precision bf16", BaseWeights::Bf16);
+    all[2] = (
         "fp8",
         "E4M3 with a scale for each 32 values of a row, or the file's FP8 codes",
         BaseWeights::Fp8,
     );
-    for (base, (name, help, weights)) in all[2..].iter_mut().zip(WEIGHTS) {
+    for (base, (name, help, weights)) in all[3..].iter_mut().zip(WEIGHTS) {
         let of = match weights {
             InBlocks::Format(format) => BaseWeights::Blocks(format),
             InBlocks::File | InBlocks::None => BaseWeights::File,
@@ -96,8 +102,8 @@ pub(crate) struct TrainArgs {
     /// Experts per token [default: 2].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) top_k: Option<usize>,
-    /// What products are computed from: FP8 rounds the linear layers of attention and experts, with
-    /// loss scaling [default: f32].
+    /// What products are computed from: bf16 rounds all of them, where the device has it, and FP8 the linear layers of attention and
+    /// experts, with loss scaling [default: f32].
     #[arg(long, value_name = "P", value_parser = named(precisions()))]
     pub(crate) precision: Option<Precision>,
     /// Factor of the loss in the backward pass: dynamic, off or a number [default: dynamic with FP8,
@@ -133,7 +139,7 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "host|FILE")]
     pub(crate) offload_optimizer: Option<PathBuf>,
     /// Keep the input of each layer alone and compute the layer again for its gradients: one more forward pass, and the memory of one
-    /// layer's in place of all. In f32 without loss scaling, and neither for samples nor for routers with a balancing bias.
+    /// layer's in place of all. Not in FP8 or with loss scaling, and neither for samples nor for routers with a balancing bias.
     #[arg(long)]
     pub(crate) checkpoint_activations: bool,
     /// Begin only if so many percent more memory is free than is counted for a step; 0 counts nothing. Devices that don't tell what is free
@@ -181,7 +187,7 @@ pub(crate) struct PublishedArgs {
     #[arg(long, requires = "lora")]
     pub(crate) lora_rslora: bool,
     /// What the weights below the adapter are on the device: codes take a fraction of the bytes of f32, and stay as they are. The adapter is for
-    /// a model with the same ones: `--dtype fp8` or `--weights` of other commands [default: f32].
+    /// a model with the same ones: `--dtype fp8` or `--weights` of other commands [default: bf16 with --precision bf16, else f32].
     #[arg(long, value_name = "W", requires = "lora", value_parser = named(bases()))]
     pub(crate) base: Option<BaseWeights>,
     /// Tokens at the end of the text, with --data samples at the end of the file, that are not learnt from: perplexity is measured on them
@@ -213,6 +219,7 @@ Examples:
   moebius train --device flex --checkpoint run --stop-after 100
   moebius train --device flex --checkpoint run --resume
   moebius train --precision fp8-delayed
+  moebius train --precision bf16 --device flex
   moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --offload-optimizer host

@@ -11,8 +11,8 @@ use moebius::fp8::training::{Fp8Scaling, MomentStore};
 use moebius_device::{Device, Work, probe};
 use moebius_model::decoder::ModelSpec;
 use moebius_model::{
-    AdapterConfig, BaseWeights, Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Report, Savings,
-    Subject, Text, TrainConfig, TrainMemory, Trainer,
+    AdapterConfig, BaseWeights, Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Precision, Report,
+    Savings, Subject, Text, TrainConfig, TrainMemory, Trainer,
 };
 use serde_json::{Value, json};
 
@@ -188,20 +188,29 @@ fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
     config.schedule = args.schedule.unwrap_or(config.schedule);
     config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
     config.weight_decay = args.published.weight_decay.unwrap_or(config.weight_decay);
-    config.base = args.published.base.unwrap_or(config.base);
+    let lora = args.published.lora.is_some();
+    config.base = match args.published.base {
+        Some(base) => base,
+        // Only weights in bf16 are multiplied in bf16 below an adapter.
+        None if lora && args.precision == Some(Precision::Bf16) => BaseWeights::Bf16,
+        None => config.base,
+    };
     config.seed = args.seed.unwrap_or(config.seed);
     config
 }
 
 /// Name of a precision in a title, with what weights are below an adapter where they aren't f32.
 fn precision(config: &TrainConfig) -> String {
-    let name = match config.precision.recipe().map(|recipe| recipe.scaling) {
-        None => "f32",
-        Some(Fp8Scaling::Current) => "FP8 with current scaling",
-        Some(Fp8Scaling::Delayed { .. }) => "FP8 with delayed scaling",
+    let name = match config.precision {
+        Precision::F32 => "f32",
+        Precision::Bf16 => "bf16",
+        Precision::Fp8(recipe) => match recipe.scaling {
+            Fp8Scaling::Current => "FP8 with current scaling",
+            Fp8Scaling::Delayed { .. } => "FP8 with delayed scaling",
+        },
     };
     match config.base {
-        BaseWeights::F32 => name.to_owned(),
+        BaseWeights::F32 | BaseWeights::Bf16 => name.to_owned(),
         base => format!("{name}, weights {base}"),
     }
 }

@@ -8,6 +8,8 @@ use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::{Fault, Mismatch};
 
 /// A low-rank change of some rows of each matrix of a [`Weight`](super::Weight): W becomes W + s · B · A there, without being written anew.
+/// The factors have the dtype of the weight, or f32, in which those of a weight in 16 bits train: each product casts them to the dtype of x, and
+/// their gradients back.
 ///
 /// ```
 /// # #[cfg(all(feature = "flex", feature = "autodiff"))] {
@@ -62,8 +64,9 @@ impl LowRank {
 
     /// Computes s · (x · Aᵀ) · Bᵀ \[R, rows\] from the rows x \[R, in\] of a product.
     fn product(&self, of: Rows<'_>, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        let small = of.linear(x, self.down.val(), None)?;
-        Ok(of.linear(small, self.up.val(), None)? * self.scale)
+        let [down, up] = [&self.down, &self.up].map(|of| of.val().cast(x.dtype()));
+        let small = of.linear(x, down, None)?;
+        Ok(of.linear(small, up, None)? * self.scale)
     }
 
     /// Computes s · B · A \[E, rows, in\].
@@ -123,7 +126,9 @@ pub(super) fn check(
         Fault::Config.unless(right, what, expected, got)?;
         free = end;
         for part in [&change.down, &change.up] {
-            check_same("dtype of a low-rank change", part.dtype(), dtype)?;
+            let own = part.dtype();
+            let expected = if own == DType::F32 { own } else { dtype };
+            check_same("dtype of a low-rank change", own, expected)?;
             check_device("device of a low-rank change", part.device(), device)?;
         }
     }
@@ -162,16 +167,18 @@ pub(crate) fn changed(
     Ok(y + change)
 }
 
-/// Writes the changes into matrices \[E, out, in\].
+/// Writes the changes into matrices \[E, out, in\]; sums are in the dtype of the factors.
 pub(super) fn merged(w: Tensor<3>, changes: &[LowRank]) -> Result<Tensor<3>, Error> {
-    let [_, out, _] = w.dims();
+    let ([_, out, _], dtype) = (w.dims(), w.dtype());
     let (mut parts, mut at) = (Vec::new(), 0);
     for change in changes {
         let [first, end] = change.rows();
         if first > at {
             parts.push(w.clone().narrow(1, at, first - at));
         }
-        parts.push(w.clone().narrow(1, first, end - first) + change.delta()?);
+        let delta = change.delta()?;
+        let rows = w.clone().narrow(1, first, end - first);
+        parts.push((rows.cast(delta.dtype()) + delta).cast(dtype));
         at = end;
     }
     if at < out {

@@ -26,6 +26,18 @@ impl Like {
         Ok(Self { dtype, device })
     }
 
+    /// What the matrix of logits is like: in f32 it may be so in a layer of any dtype, since logits are.
+    pub(super) fn for_logits<const D: usize>(&self, matrix: &Param<Tensor<D>>) -> Self {
+        let dtype = match matrix.val().dtype() {
+            DType::F32 => DType::F32,
+            _ => self.dtype,
+        };
+        Self {
+            dtype,
+            device: self.device.clone(),
+        }
+    }
+
     /// Checks x \[.., H\] of width `hidden`.
     pub(super) fn check_input<const D: usize>(
         &self,

@@ -3,10 +3,11 @@
 
 use crate::Error;
 use burn::nn::RmsNorm;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 use moebius_ops::Mismatch;
 
-/// Computes Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension; in one pass on Flex if no gradients are recorded.
+/// Computes Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension; in one pass on Flex if no gradients are recorded. With γ in f32
+/// everything is computed in f32, and rounded to the dtype of x at the end.
 ///
 /// # Panics
 /// As the norm's own forward, for an x of another width.
@@ -15,11 +16,17 @@ pub fn rms_norm<const D: usize>(norm: &RmsNorm, x: Tensor<D>) -> Tensor<D> {
     if x.shape().num_elements() == 0 && x.dims().last() == norm.gamma.dims().last() {
         return x;
     }
+    let dtype = x.dtype();
+    // The gradient of γ is a sum over all rows, of which 16 bits would round each term.
+    let x = match norm.gamma.val().dtype() {
+        DType::F32 => x.cast(DType::F32),
+        _ => x,
+    };
     #[cfg(feature = "flex")]
     if let Some(y) = flex::rms_norm(&x, norm) {
-        return y;
+        return y.cast(dtype);
     }
-    norm.forward(x)
+    norm.forward(x).cast(dtype)
 }
 
 /// Rotates pairs of elements of x \[B, S, heads, D\] by angles, as rotary position embeddings do (Su et al. 2021): (l, r) becomes (l · cos

@@ -3,12 +3,17 @@
 use super::call::Request;
 use crate::Error;
 use crate::check::element;
-use burn::tensor::{Bool, Int, Tensor};
+use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::Routing;
 use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, Problem};
 
-/// Computes the logits x · Wgᵀ \[T,E\] in f32 from x \[T,H\] and Wg \[E,H\] of one dtype; the caller has checked the shapes.
+/// Computes the logits x · Wgᵀ \[T,E\] in f32 from x \[T,H\] and Wg \[E,H\] of one dtype, or from x of any and Wg in f32; the caller has
+/// checked the shapes.
 pub(crate) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
+    let x = match w.dtype() {
+        DType::F32 => x.cast(DType::F32),
+        _ => x,
+    };
     let ([tokens, hidden], [experts, _]) = (x.dims(), w.dims());
     if tokens == 0 {
         return Ok(Tensor::empty([0, experts], &x.device()));

@@ -1,8 +1,10 @@
 //! Ordinary layers on the experts' kernels.
 
+use burn::module::Param;
+use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Distribution, Tensor};
 use moebius::ErrorKind;
-use moebius::nn::{attention, decodes_weights, linear, takes_half_weights};
+use moebius::nn::{attention, decodes_weights, linear, rms_norm, takes_half_weights};
 
 fn floats(tensor: Tensor<2>) -> Vec<f32> {
     tensor.into_data().iter().collect()
@@ -41,6 +43,34 @@ fn half_weights_are_multiplied_as_what_they_stand_for() {
     let half = random([2, 4]).cast(DType::BF16);
     let refused = linear(random([1, 4]).autodiff(), half.autodiff(), None);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Shape);
+}
+
+/// A norm with factors in f32 is that of the values in f32, rounded once, and the gradient of the factors is that of f32.
+#[test]
+fn a_norm_of_halves_is_computed_in_the_dtype_of_its_factors() {
+    let device = Device::flex();
+    for device in [device.clone(), device.autodiff()] {
+        let x = Tensor::<2>::random([2000, 8], Distribution::Default, &device);
+        let x = x.cast(DType::BF16);
+        let gamma = Tensor::from_floats([1.0, 0.5, 3.0, 1.5, 1.0, -1.0, 0.25, 2.0], &device);
+        let norm = RmsNorm {
+            gamma: Param::from_tensor(gamma),
+            epsilon: 1e-5,
+        };
+        let wide = rms_norm(&norm, x.clone().cast(DType::F32));
+        let y = rms_norm(&norm, x);
+        assert_eq!(y.dtype(), DType::BF16);
+        assert_eq!(floats(y.clone()), floats(wide.clone().cast(DType::BF16)));
+        if device.is_autodiff() {
+            let of = |y: Tensor<2>| {
+                let gradients = y.cast(DType::F32).sum().backward();
+                norm.gamma.val().grad(&gradients).unwrap()
+            };
+            let [got, want] = [y, wide].map(of);
+            assert_eq!(got.dtype(), DType::F32);
+            assert_eq!(got.into_data(), want.into_data());
+        }
+    }
 }
 
 #[test]

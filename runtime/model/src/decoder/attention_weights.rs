@@ -23,7 +23,9 @@ impl Model {
         Error::check(!self.is_exact(), what, expected, "an exact one")?;
         let count = tokens.shape().num_elements();
         Error::check(count > 0, "tokens", "at least one", count)?;
-        let found = self.blocks.get(layer);
+        let there = layer < self.blocks.len();
+        let block = there.then(|| self.block(layer));
+        let found = block.as_deref();
         let found = found.and_then(|block| Some((block, block.attention.as_ref()?)));
         let Some((block, attention)) = found else {
             let expected = format!("one of {} that has an attention", self.blocks.len());

@@ -104,6 +104,7 @@ impl Building {
             head_blocks,
             spec: self.spec,
             exact: false,
+            products: None,
         }))
     }
 }

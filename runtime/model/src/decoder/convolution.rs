@@ -44,11 +44,12 @@ impl Convolution {
         cache: Option<ConvolutionCache<'_>>,
     ) -> Result<Tensor<2>, Error> {
         let (b, s) = (places.first.len(), places.tokens);
-        let factors = self.factors.val();
+        let (factors, dtype) = (self.factors.val(), x.dtype());
         let [h, taps] = factors.dims();
         let projected = self.input.forward(x)?;
         let part = |at: usize| projected.clone().narrow(1, at * h, h);
-        let values = (part(0) * part(2)).reshape([b, s, h]);
+        let values = (part(0) * part(2)).cast(factors.dtype());
+        let values = values.reshape([b, s, h]);
         let values = match cache {
             Some(cache) => cache.extended(values),
             None => {
@@ -70,7 +71,8 @@ impl Convolution {
             Some(bias) => sums + bias.val().reshape([1, 1, h]),
             None => sums,
         };
-        Ok(self.out.forward(part(1) * sums.reshape([b * s, h]))?)
+        let sums = sums.reshape([b * s, h]).cast(dtype);
+        Ok(self.out.forward(part(1) * sums)?)
     }
 
     /// Values that the convolution holds in a slot.

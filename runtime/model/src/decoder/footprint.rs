@@ -34,6 +34,20 @@ impl LayerSpec {
         self.kept_by_norms(hidden) + mixer + self.kept_of_network(hidden)
     }
 
+    /// Number of those values that are f32 whatever products are in: what norms read and divide, scores of experts and what heads sum, and what a
+    /// convolution sums.
+    pub(crate) fn kept_in_f32(&self, hidden: usize) -> usize {
+        let mixer = match &self.mixer {
+            Mixer::Attention(of) => of.kept_by_norms() + of.heads,
+            Mixer::Convolution(_) => hidden,
+        };
+        let norms = match self.norms {
+            Norms::Before | Norms::After => 2 * hidden,
+            Norms::Both => 4 * hidden,
+        };
+        2 * norms + mixer + self.kept_of_choice()
+    }
+
     /// Values that are kept around each of the layer's two parts: with a norm before it x, the norm's x before the factors, and the norm; with
     /// one after it what the norm reads, too.
     fn kept_by_norms(&self, hidden: usize) -> usize {
@@ -45,15 +59,21 @@ impl LayerSpec {
 
     /// Values that are kept of the networks and the choice of them: of each network its first product.
     fn kept_of_network(&self, hidden: usize) -> usize {
-        let routing = match &self.feed_forward {
-            FeedForwardSpec::Dense(_) => 0,
-            FeedForwardSpec::Experts(of) => {
-                let gated = of.shared.is_some_and(|shared| shared.sigmoid_gate);
-                // Logits, scores and the log-sum-exp; weights, experts and places of the slots.
-                2 * of.experts + 1 + 4 * of.top_k() + if gated { hidden } else { 0 }
-            }
+        let gated = match &self.feed_forward {
+            FeedForwardSpec::Dense(_) => false,
+            FeedForwardSpec::Experts(of) => of.shared.is_some_and(|shared| shared.sigmoid_gate),
         };
-        self.kept_by_norms(hidden) + self.networks(|inter| 2 * inter) + routing
+        let gated = if gated { hidden } else { 0 };
+        let networks = self.networks(|inter| 2 * inter);
+        self.kept_by_norms(hidden) + networks + self.kept_of_choice() + gated
+    }
+
+    /// Values that are kept of the choice of experts: logits, scores and the log-sum-exp; weights, experts and places of the slots.
+    fn kept_of_choice(&self) -> usize {
+        match &self.feed_forward {
+            FeedForwardSpec::Dense(_) => 0,
+            FeedForwardSpec::Experts(of) => 2 * of.experts + 1 + 4 * of.top_k(),
+        }
     }
 
     /// Number of values of a token that the layer's backward pass has beside those that are kept, in the part in which they are most; with
@@ -132,29 +152,36 @@ impl AttentionSpec {
     /// Number of values of a token that a training keeps of the attention: queries, keys and values, those that norms read and made of them,
     /// what heads give, by head and by token, and the log-sum-exp of each head.
     fn kept(&self) -> usize {
-        let normed = (self.heads + self.kv_heads) * self.head_dim;
         let before = match &self.projection {
-            Projection::Direct { norm, clip, .. } => {
-                let of_norms = match norm {
-                    HeadNorm::None => 0,
-                    HeadNorm::Unit => normed,
-                    HeadNorm::Head | HeadNorm::All | HeadNorm::Turned => 2 * normed,
-                };
-                of_norms + clip.map_or(0, |_| self.heads_in())
-            }
+            Projection::Direct { clip, .. } => clip.map_or(0, |_| self.heads_in()),
             Projection::Latent {
                 query_rank,
                 rank,
                 rotated,
                 ..
             } => {
-                // Of both narrow vectors what their norms read, divide and give; the rotated elements of the keys beside the one; and beside
-                // the values, which are a view of their product, the elements of the keys that aren't rotated, which keys are a copy of.
+                // What the norms of both narrow vectors give; the rotated elements of the keys beside the one; and beside the values, which
+                // are a view of their product, the elements of the keys that aren't rotated, which keys are a copy of.
                 let still = self.head_dim - rotated;
-                3 * query_rank.unwrap_or(0) + 3 * rank + rotated + self.heads * still
+                query_rank.unwrap_or(0) + rank + rotated + self.heads * still
             }
         };
-        before + self.heads_in() + 2 * self.heads_out() + self.heads
+        self.kept_by_norms() + before + self.heads_in() + 2 * self.heads_out() + self.heads
+    }
+
+    /// Those of the values that norms of queries and keys, or of both narrow vectors, read and divide.
+    fn kept_by_norms(&self) -> usize {
+        let normed = (self.heads + self.kv_heads) * self.head_dim;
+        match &self.projection {
+            Projection::Direct { norm, .. } => match norm {
+                HeadNorm::None => 0,
+                HeadNorm::Unit => normed,
+                HeadNorm::Head | HeadNorm::All | HeadNorm::Turned => 2 * normed,
+            },
+            Projection::Latent {
+                query_rank, rank, ..
+            } => 2 * query_rank.unwrap_or(0) + 2 * rank,
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod expert_places;
 mod footprint;
 mod padded;
 mod parts;
+mod products;
 mod rope;
 mod routes;
 mod slot;
@@ -89,6 +90,9 @@ pub struct Model {
     /// Whether passes have the same bits on every device.
     #[module(skip)]
     exact: bool,
+    /// Dtype of x and of products in passes, to which each pass casts what products read; `None` for that of the parameters.
+    #[module(skip)]
+    products: Option<DType>,
 }
 
 /// Output of a forward pass.
@@ -449,7 +453,7 @@ impl Model {
         let embedding = self.embedding.val();
         let vocabulary = self.vocabulary();
         if sequences * length == 0 {
-            let options = (&embedding.device(), self.norm.gamma.val().dtype());
+            let options = (&embedding.device(), self.dtype());
             let logits = Tensor::empty([sequences, length, vocabulary], options);
             let routing = Vec::new();
             return Ok(Logits { logits, routing });
@@ -477,21 +481,21 @@ impl Model {
         places: &Places,
         mut given: Given<'_>,
     ) -> Result<(Tensor<2>, Vec<Routing>), Error> {
-        let gamma = self.norm.gamma.val();
-        let (device, dtype) = (gamma.device(), gamma.dtype());
+        let device = self.norm.gamma.val().device();
         let angles = self.angles(places);
         let rows = self.rows(tokens.flatten(0, 1))?;
         let mut x = if self.is_exact() {
             self.placed_exactly(rows, places)?
         } else {
-            self.placed(self.embed(rows, dtype), places)?
+            self.embedded(rows, places)?
         };
         keep(given.states.as_deref_mut(), &x);
         ended(given.watch.as_deref_mut(), &device)?;
         let mut routing = Vec::new();
         let layers = given.layers.unwrap_or(self.blocks.len());
         let small = self.of_head(places.first.len() * places.tokens) < SMALL;
-        for (number, block) in self.blocks.iter().enumerate().take(layers) {
+        for number in 0..layers {
+            let block = self.block(number);
             let of_layer = given.cache.as_mut();
             let of_layer = of_layer.map(|(cache, new)| cache.layer(number, new));
             let of_layer = LayerGiven {
@@ -523,58 +527,10 @@ impl Model {
 
     /// Angles of all rotary positions of the layers.
     fn angles(&self, places: &Places) -> Angles {
-        let gamma = self.norm.gamma.val();
+        let device = self.norm.gamma.val().device();
         let layers = self.spec.layers.iter().filter_map(LayerSpec::attention);
         let ropes = layers.filter_map(|attention| attention.rope.as_ref());
-        Angles::new(ropes, places, (&gamma.device(), gamma.dtype()))
-    }
-
-    /// Embeddings x \[B · S, H\] of the tokens' rows of the embedding.
-    fn embed(&self, rows: Tensor<2>, dtype: DType) -> Tensor<2> {
-        let x = rows.cast(dtype);
-        if self.spec.embedding_scale == 1.0 {
-            x
-        } else {
-            x * self.spec.embedding_scale
-        }
-    }
-
-    /// Adds the learned positions of the tokens to x \[B · S, H\]; rows beyond a sequence's tokens get positions, too.
-    fn placed(&self, x: Tensor<2>, places: &Places) -> Result<Tensor<2>, Error> {
-        let Some(learned) = self.learned(places)? else {
-            return Ok(x);
-        };
-        let ([rows, width], length) = (x.dims(), places.tokens);
-        let x = x.reshape([rows / length, length, width]) + learned;
-        Ok(x.reshape([rows, width]))
-    }
-
-    /// Learned positions \[B or 1, S, H\] of the tokens; `None` for a model without any.
-    fn learned(&self, places: &Places) -> Result<Option<Tensor<3>>, Error> {
-        let Some(learned) = &self.positions else {
-            return Ok(None);
-        };
-        let (learned, length) = (learned.val(), places.tokens);
-        let [most, width] = learned.dims();
-        let (end, expected) = (places.end(), format!("at most {most}"));
-        Error::check(end <= most, "sequence", expected, end)?;
-        if places.packed.is_some() || places.counts.is_some() {
-            // What fills up may lie behind the last position.
-            let (sequences, positions) = places.positions();
-            let positions = positions.into_iter().map(|at| at.min(most - 1) as i32);
-            let at = TensorData::new(positions.collect::<Vec<i32>>(), [sequences * length]);
-            let at = Tensor::from_data(at, (&learned.device(), DType::I32));
-            let learned = learned.select(0, at).reshape([sequences, length, width]);
-            return Ok(Some(learned));
-        }
-        let firsts = places.firsts().iter();
-        let of = |&first: &usize| learned.clone().narrow(0, first, length).unsqueeze();
-        let mut learned: Vec<Tensor<3>> = firsts.map(of).collect();
-        // Joining one tensor would copy it.
-        Ok(Some(match learned.len() {
-            1 => learned.remove(0),
-            _ => Tensor::cat(learned, 0),
-        }))
+        Angles::new(ropes, places, (&device, self.dtype()))
     }
 
     /// Multiply-adds of the head for `rows` tokens, whose product is the largest operation of most models.

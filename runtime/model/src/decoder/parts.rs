@@ -57,10 +57,8 @@ impl Model {
 impl Parts<'_> {
     /// x \[B · S, H\] of the tokens.
     pub(crate) fn embedded(&self, tokens: Tensor<2, Int>) -> Result<Tensor<2>, Error> {
-        let dtype = self.model.norm.gamma.val().dtype();
         let rows = self.model.rows(tokens.flatten(0, 1))?;
-        let x = self.model.embed(rows, dtype);
-        self.model.placed(x, &self.places)
+        self.model.embedded(rows, &self.places)
     }
 
     /// x \[B · S, H\] after a layer, and the experts that the tokens went to.
@@ -69,7 +67,7 @@ impl Parts<'_> {
         number: usize,
         x: Tensor<2>,
     ) -> Result<(Tensor<2>, Option<Routing>), Error> {
-        let (device, block) = (x.device(), &self.model.blocks[number]);
+        let (device, block) = (x.device(), self.model.block(number));
         let given = LayerGiven {
             cache: None,
             along: None,

@@ -238,6 +238,17 @@ impl Slot {
         self.takes_codes() || matches!(self, Self::Embedding | Self::Head)
     }
 
+    /// Whether the slot's values are those of a product, or of a table: they are in 16 bits below an adapter in bf16, while others stay f32.
+    pub(crate) fn is_of_product(self) -> bool {
+        let alone = [
+            Self::Sinks,
+            Self::RouterBias,
+            Self::Correction,
+            Self::ConvolutionBias,
+        ];
+        self.takes_blocks() || self.is_bias() && !alone.contains(&self)
+    }
+
     /// Whether the values are added to something, or are logits that don't depend on the input; an untrained model has 0 there.
     pub fn is_bias(self) -> bool {
         self.kind() == Kind::Bias

@@ -8,7 +8,7 @@ use moebius::fp8::training::Fp8Recipe;
 use moebius::fp8::{Fp8Format, Granularity, Quantizer, ScaleRule};
 use serde::{Deserialize, Serialize};
 
-use crate::decoder::Model;
+use crate::decoder::{Model, Slot};
 use crate::error::Error;
 
 /// Options for loading weights.
@@ -26,7 +26,8 @@ pub struct LoadOptions {
     /// ([`takes_half_weights`](moebius::nn::takes_half_weights)).
     pub narrow_embedding: bool,
     /// Whether nothing of the model itself changes while it trains, as below an adapter: routers keep the bias that balances their choice, and
-    /// codes are laid out for products that gradients pass through. A narrow embedding has its values in f32 then.
+    /// codes are laid out for products that gradients pass through. A narrow embedding has its values in f32 then, and of a model in 16 bits
+    /// norms, routers and what else isn't of a product or a table are f32.
     pub frozen: bool,
     /// Recipe for training products of attention and feed-forward parts in FP8 ([`ModelSpec::with_fp8`](crate::decoder::ModelSpec::with_fp8)), with `keep_fp8` off: codes don't
     /// train.
@@ -57,14 +58,16 @@ pub enum InBlocks {
     Format(BlockFormat),
 }
 
-/// What the weights of products are on the device below an adapter that is trained; they stay as they are, and no copy in f32 is beside codes.
-/// Everything is computed in f32.
+/// What the weights of products are on the device below an adapter that is trained; they stay as they are, and no copy in f32 is beside them.
+/// Everything is computed in f32, but for products above weights in bf16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BaseWeights {
     /// Values in f32, decoded where the files have codes.
     #[default]
     F32,
+    /// Values in bf16, decoded where the files have codes; products are in bf16, too ([`Precision::Bf16`](crate::Precision::Bf16)).
+    Bf16,
     /// FP8 codes, as [`LoadOptions::fp8`] loads them.
     Fp8,
     /// Blocks of codes, as the files have them ([`InBlocks::File`]).
@@ -77,6 +80,7 @@ impl fmt::Display for BaseWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::F32 => "f32",
+            Self::Bf16 => "bf16",
             Self::Fp8 => "fp8",
             Self::File => "as the file has them",
             Self::Blocks(format) => format.name(),
@@ -125,11 +129,14 @@ impl LoadOptions {
 
     /// Loads a model whose weights stay as they are while an adapter of it trains: the only place that says which weights can be below one.
     pub fn below_adapter(base: BaseWeights) -> Self {
+        let values = |dtype| Self {
+            dtype,
+            keep_fp8: false,
+            ..Self::default()
+        };
         let options = match base {
-            BaseWeights::F32 => Self {
-                keep_fp8: false,
-                ..Self::default()
-            },
+            BaseWeights::F32 => values(DType::F32),
+            BaseWeights::Bf16 => values(DType::BF16),
             BaseWeights::Fp8 => Self::fp8(),
             BaseWeights::File => Self::default().with_blocks(InBlocks::File),
             BaseWeights::Blocks(format) => Self::default().with_blocks(InBlocks::Format(format)),
@@ -172,6 +179,15 @@ impl LoadOptions {
 }
 
 impl LoadOptions {
+    /// The dtype of the values of a slot, if it isn't narrower than the rest.
+    pub(super) fn dtype_of(self, slot: Slot) -> DType {
+        if self.frozen && !slot.is_of_product() {
+            DType::F32
+        } else {
+            self.dtype
+        }
+    }
+
     /// Whether experts may stay in the files where memory doesn't hold all of them.
     pub(super) fn may_switch(self) -> bool {
         self.expert_cache.is_none() && !self.exact

@@ -113,7 +113,11 @@ fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) 
         && matches!(slot, Slot::Embedding | Slot::Head)
         && options.dtype == DType::F32
         && takes_half_weights(device);
-    let dtype = if narrow { DType::BF16 } else { options.dtype };
+    let dtype = if narrow {
+        DType::BF16
+    } else {
+        options.dtype_of(slot)
+    };
     values * dtype.size() as u64
 }
 

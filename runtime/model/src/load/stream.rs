@@ -54,7 +54,7 @@ impl<'a> WeightStream<'a> {
         let dtype = if narrow {
             DType::BF16
         } else {
-            self.options.dtype
+            self.options.dtype_of(at.slot)
         };
         let [stack, ..] = host.extents(at);
         let read = host.floats(at, 0..stack, dtype, &mut |name| self.report(name));

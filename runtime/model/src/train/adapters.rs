@@ -11,7 +11,7 @@ use crate::config::{Subject, TrainConfig};
 use crate::dataset::TrainingData;
 use crate::decoder::Model;
 use crate::error::Error;
-use crate::load::{self, LoadOptions, ModelFiles};
+use crate::load::{self, BaseWeights, LoadOptions, ModelFiles};
 use crate::lora::Lora;
 
 /// The training of an adapter before its model is loaded: for programs that load it in pieces ([`ModelFiles::begin`]).
@@ -36,7 +36,7 @@ impl AdapterCourse {
         device: &Device,
     ) -> Result<Self, Error> {
         let (subject, data) = (Subject::from(files.spec()), data.into());
-        check(&config, &subject, &data)?;
+        check((&config, &subject, &data), device)?;
         Ok(Self {
             lora: lora_of(&config, adapter, files)?,
             device: device.clone().autodiff(),
@@ -78,8 +78,9 @@ impl Trainer {
     /// codes and no other copy where it names such. `progress` is called after each tensor. At first the adapter changes nothing.
     ///
     /// # Errors
-    /// As [`Trainer::load`] and [`ModelFiles::check_memory`], and [`Error::Config`] for another precision than f32, for targets that name no
-    /// linear module of the model, and for those that the model doesn't keep as modules: rows in another order, and experts in one tensor.
+    /// As [`Trainer::load`] and [`ModelFiles::check_memory`], and [`Error::Config`] for FP8, for products in bf16 above other weights than bf16
+    /// and the other way round, for targets that name no linear module of the model, and for those that the model doesn't keep as modules: rows
+    /// in another order, and experts in one tensor.
     pub fn load_adapter(
         config: TrainConfig,
         adapter: AdapterConfig,
@@ -163,13 +164,16 @@ fn lora_of(
     adapter: AdapterConfig,
     files: &ModelFiles,
 ) -> Result<Lora, Error> {
-    let in_f32 = config.precision.recipe().is_none();
-    Error::check(
-        in_f32,
-        "precision of a training of an adapter",
-        "f32",
-        "FP8",
-    )?;
+    let what = "precision of a training of an adapter";
+    let rounded = config.precision.recipe().is_some();
+    Error::check(!rounded, what, "f32 or bf16", "FP8")?;
+    let [half, below] = [
+        config.precision.products().is_some(),
+        config.base == BaseWeights::Bf16,
+    ];
+    let expected = if half { "bf16" } else { "f32 or codes" };
+    let what = "weights below an adapter with such products";
+    Error::check(half == below, what, expected, config.base)?;
     Lora::of(adapter, files)
 }
 

@@ -356,7 +356,7 @@ fn of_dtype(x: Tensor<2>, dtype: DType) -> Tensor<2> {
 pub struct SharedExpert {
     /// The weights of the network, as those of one expert.
     pub experts: FeedForwardExperts,
-    /// The weight g of the sigmoid gate, \[1,H\].
+    /// The weight g of the sigmoid gate, \[1,H\], in the dtype of the network or in f32.
     pub gate: Option<Param<Tensor<2>>>,
 }
 
@@ -398,8 +398,10 @@ impl SharedExpert {
         config: &MoeConfig,
     ) -> Result<(), Mismatch> {
         self.experts.check(like, &shared.alone(config), 1)?;
-        let gate = [1, config.hidden];
-        like.check_optional("shared gate [1,H]", &self.gate, shared.sigmoid_gate, gate)
+        let (what, gate) = ("shared gate [1,H]", [1, config.hidden]);
+        let of_gate = self.gate.as_ref().map(|gate| like.for_logits(gate));
+        let like = of_gate.as_ref().unwrap_or(like);
+        like.check_optional(what, &self.gate, shared.sigmoid_gate, gate)
     }
 
     pub(in crate::moe) fn cast(self, dtype: DType) -> Self {

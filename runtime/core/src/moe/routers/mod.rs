@@ -11,8 +11,9 @@
 //! | [`ExpertChoiceRouter`] | experts choose their best tokens | Zhou et al. 2022 |
 //!
 //! Every router computes logits in f32 whatever the dtype of x (rows inside an MLP have that of x),
-//! never chooses a masked expert, and gives ties to the lowest expert. Randomness (dropout, noise)
-//! and running state apply in training, that is on a device that records gradients.
+//! never chooses a masked expert, and gives ties to the lowest expert. The matrix of the logits has the
+//! dtype of x, or f32. Randomness (dropout, noise) and running state apply in training, that is on a
+//! device that records gradients.
 
 mod balanced;
 mod config;
@@ -253,7 +254,7 @@ impl Router {
     pub(super) fn check(&self, like: &Like, sizes: Sizes) -> Result<(), Mismatch> {
         check_same("sizes of the router", self.sizes(), sizes)?;
         if let Some(weight) = self.weight() {
-            like.check(
+            like.for_logits(weight).check(
                 "router weights [E,H]",
                 weight,
                 [sizes.experts, sizes.hidden],
@@ -317,7 +318,7 @@ impl Routes for TopKRouter {
     }
 
     fn check(&self, like: &Like) -> Result<(), Mismatch> {
-        let experts = [self.sizes.experts];
+        let (like, experts) = (like.for_logits(&self.weight), [self.sizes.experts]);
         like.check_optional("router bias [E]", &self.bias, self.config.bias, experts)
     }
 }
