@@ -142,13 +142,17 @@ pub(crate) fn find(
             "quant_state" if state.is_some() => Some(table(name, of, read)?),
             _ => None,
         };
-        if let Some(weight) = weight {
+        if let Some(mut weight) = weight {
             // A code of few bits has more values than bytes, so the size is checked again.
             if byte_size(Dtype::F32, &weight.shape).is_none() {
                 let (name, info) = (name.clone(), info.clone());
                 let part = Part { name, info };
                 let got = format!("{:?}", weight.shape);
                 return Err(read.unfit(&part, "codes of a weight whose size fits", &got));
+            }
+            // Beside an extent of 0 a header may have any others, without bytes for them: rows and blocks that nobody should go through.
+            if weight.shape.contains(&0) {
+                weight.blocks = None;
             }
             let names = ENDINGS.iter().filter_map(|ending| of.get(ending));
             parts.extend(names.map(|part| part.name));

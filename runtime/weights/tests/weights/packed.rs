@@ -294,6 +294,28 @@ fn nvfp4_that_is_no_blocks_is_decoded() {
     assert_eq!(odd.read_f32("x.weight").unwrap()[..2], [1.0, 2.0]);
 }
 
+/// A header needs no bytes for the extents beside one of 0: they must not become rows or blocks to go through.
+#[test]
+fn weights_without_values_are_no_blocks() {
+    let many = 1_usize << 40;
+    let floats = [
+        bytes("x.weight", Dtype::U8, &[many, 0], &[]),
+        bytes("x.weight_scale", Dtype::F8_E4M3, &[many, 0], &[]),
+        f32s("x.weight_scale_2", &[], &[2.0]),
+    ];
+    let integers = [
+        bytes("x.weight_packed", Dtype::I32, &[0, many], &[]),
+        bytes("x.weight_scale", Dtype::F16, &[0, many / 16], &[]),
+    ];
+    for tensors in [&floats[..], &integers[..]] {
+        let reader = reader(tensors, Value::Null).unwrap();
+        assert!(reader.get("x.weight").unwrap().shape.contains(&0));
+        assert_eq!(reader.blocks("x.weight"), None);
+        assert!(reader.read_blocks("x.weight", 0, &mut []).is_err());
+        any_bytes(&file(tensors));
+    }
+}
+
 /// A scale of 129 in E8M0 is four times that of 127, 1.
 #[test]
 fn scales_of_mxfp4_are_powers_of_two() {
