@@ -339,7 +339,8 @@ impl Reader {
     /// # Errors
     /// [`WeightsError::WrongTensor`] for a tensor that [`Self::blocks`] has no format of, for columns whose groups aren't those that the configuration
     /// declares, for damaged scales, and for those of NVFP4 that no blocks have (negative ones, and one of all outside of 2⁻⁹⁰ to 2⁹⁰);
-    /// [`WeightsError::DataLength`] when the weight ends before `out` is full; and the errors of [`Self::read`].
+    /// [`WeightsError::DataLength`] when the weight ends before `out` is full, and for a part of a row at the end of `out`; and the errors of
+    /// [`Self::read`].
     pub fn read_blocks(
         &self,
         name: &str,
@@ -352,7 +353,11 @@ impl Reader {
             return Err(self.wrong(name, expected, info.dtype));
         };
         let (columns, outer) = info.shape.split_last().unwrap_or((&0, &[][..]));
-        let rows = out.len() / format.row_bytes(*columns).max(1);
+        let row = format.row_bytes(*columns);
+        let rows = out.len() / row;
+        if !out.len().is_multiple_of(row) {
+            return Err(data_length(name, (rows * row) as u64, out.len() as u64));
+        }
         let (end, of_row) = (first.saturating_add(rows), 4 * *columns as u64);
         if end > outer.iter().product::<usize>() {
             let end = of_row.saturating_mul(end as u64);

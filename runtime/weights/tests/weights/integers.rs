@@ -212,6 +212,9 @@ fn blocks_that_the_file_does_not_have_are_errors() {
     let past = of_plain.read_blocks("x.weight", 7, &mut vec![0; 2 * row]);
     let error = past.unwrap_err().to_string();
     assert!(error.contains("2048") && error.contains("2304"), "{error}");
+    let longer = of_plain.read_blocks("x.weight", 0, &mut vec![0; 2 * row + 1]);
+    let error = longer.unwrap_err().to_string();
+    assert!(error.contains("expected 76 bytes, got 77"), "{error}");
     tensors[3] = numbers((0..64).map(|column| usize::from(column % 32 == 31)));
     let shuffled = reader(&tensors, config(32, false));
     let read = shuffled.read_blocks("x.weight", 0, &mut vec![0; row]);
