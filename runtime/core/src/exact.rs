@@ -28,7 +28,7 @@ use crate::Error;
 use crate::blocks::{BlockLayout, BlockTensor, read_back, scaled};
 use crate::check::check_same;
 use crate::device::is_flex;
-use crate::ops::exact::experts;
+use crate::ops::exact::{check, check_order, experts};
 use burn::tensor::{DType, Int, Tensor};
 use moebius_ops::Mismatch;
 
@@ -36,6 +36,9 @@ pub use crate::ops::exact::{Function, activation, combine, linear, map, rms_norm
 
 /// Values of weights in blocks that are decoded at once, or those of a row of each matrix, if they are more.
 const AT_ONCE: usize = 1 << 22;
+
+/// What a device without exact operations is told that it lacks.
+const DECODING: &str = "exact weights in blocks";
 
 /// The bytes that decoding takes for a product with `values` weights in blocks, beside the blocks: an estimate.
 pub fn decoding_bytes(values: usize) -> u64 {
@@ -63,10 +66,18 @@ pub fn linear_in_blocks(
 /// # Errors
 /// As [`map`], and as [`BlockTensor::rows`].
 pub fn rows_in_blocks(w: &BlockTensor, rows: Tensor<1, Int>) -> Result<Tensor<2>, Error> {
-    if rows.dims() == [0] {
+    let (layout, [count]) = (w.layout(), rows.dims());
+    if count == 0 {
         return w.rows(rows);
     }
-    decoded(w.words_of(rows)?, w.layout())
+    w.check(&rows.device())?;
+    check_order(DECODING, &rows.device())?;
+    let most = (AT_ONCE / layout.shape[2]).max(1);
+    let part = |first: usize| {
+        let rows = rows.clone().narrow(0, first, most.min(count - first));
+        decoded(w.words_of(rows)?, layout)
+    };
+    joined((0..count).step_by(most).map(part), 0)
 }
 
 /// Computes what [`experts`] does with the values of matrices in blocks of codes: a few rows of all matrices after the other, or of those that are
@@ -83,6 +94,8 @@ pub(crate) fn experts_in_blocks(
     let ([tokens, columns], device, [matrices, n, k]) = (x.dims(), x.device(), w.layout().shape);
     w.check(&device)?;
     check_same("columns of x [T, k], those of W [n, k]", columns, k)?;
+    check("x of an exact product", &x, &device)?;
+    check_order(DECODING, &device)?;
     if let Some(bias) = &bias {
         check_same("bias [E, n]", bias.dims(), [matrices, n])?;
     }
@@ -112,12 +125,19 @@ pub(crate) fn experts_in_blocks(
         let values = decoded(words.reshape([count * rows, across]), w.layout())?;
         experts(x.clone(), values.reshape([count, rows, k]), bias, chosen)
     };
-    let parts: Result<Vec<_>, Error> = (0..n).step_by(most).map(part).collect();
-    let mut parts = parts?;
+    joined((0..n).step_by(most).map(part), 1)
+}
+
+/// Parts, of which there is at least one, beside each other along a dimension.
+fn joined(
+    parts: impl Iterator<Item = Result<Tensor<2>, Error>>,
+    along: usize,
+) -> Result<Tensor<2>, Error> {
+    let mut parts = parts.collect::<Result<Vec<_>, Error>>()?;
     // Joining one tensor would copy it.
     Ok(match parts.len() {
         1 => parts.remove(0),
-        _ => Tensor::cat(parts, 1),
+        _ => Tensor::cat(parts, along),
     })
 }
 

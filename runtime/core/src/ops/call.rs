@@ -283,10 +283,14 @@ impl Request {
 
 /// Refuses a device that can't compute an operation with the same bits everywhere.
 fn check_exact(operation: &Operation, device: &Device) -> Result<(), Error> {
-    if !matches!(operation, Operation::Exact(_)) {
-        return Ok(());
+    match operation {
+        Operation::Exact(_) => check_order(operation.signature().name, device),
+        _ => Ok(()),
     }
-    let name = operation.signature().name;
+}
+
+/// Refuses a device that has no exact operations; `name` is that of the one which is asked for.
+pub(crate) fn check_order(name: &'static str, device: &Device) -> Result<(), Error> {
     if crate::device::is_xla(device) {
         let needs = "a device that keeps to the order of sums";
         return Err(Unsupported::new(name, needs, "XLA, which chooses an order").into());

@@ -1,6 +1,7 @@
 //! Operations with the same bits on every device; the shapes are those of [`moebius_ops::exact`]. None has a gradient, and XLA, which chooses
 //! the order of its sums, has none of them.
 
+pub(crate) use super::call::check_order;
 use super::call::{Request, Results};
 use super::fused::Pairs;
 use super::routing::Chosen;
@@ -28,7 +29,7 @@ fn run(
 }
 
 /// Checks that a tensor is f32, and on the device of the others.
-fn check<const D: usize>(
+pub(crate) fn check<const D: usize>(
     what: &'static str,
     tensor: &Tensor<D>,
     device: &Device,

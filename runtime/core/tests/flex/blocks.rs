@@ -50,9 +50,9 @@ fn rows_have_the_values_of_every_scale() {
     assert!(got.into_iter().all(f32::is_infinite));
 }
 
-/// An exact product decodes four million values at once, and the rest after them.
+/// An exact product, or an embedding, decodes four million values at once, and the rest after them.
 #[test]
-fn exact_products_decode_large_weights_in_parts() {
+fn exact_products_and_rows_are_decoded_in_parts() {
     let (device, rows, columns) = (Device::flex(), 130, 1 << 15);
     let block = |at: usize| {
         let scale = [(at % 251) as u8, 0x38];
@@ -69,7 +69,12 @@ fn exact_products_decode_large_weights_in_parts() {
     assert!(exact::decoding_bytes(rows * columns) < 32 * (rows * columns) as u64);
     let x = Tensor::random([1, columns], Distribution::Default, &device);
     let bias = Tensor::random([rows], Distribution::Default, &device);
-    let dense = weights.to_dense().unwrap().squeeze_dim(0);
+    let dense: Tensor<2> = weights.to_dense().unwrap().squeeze_dim(0);
+    let ids = Tensor::<1, Int>::arange(0..rows as i64, &device);
+    let got = exact::rows_in_blocks(&weights, ids);
+    let want = exact::combine(dense.clone(), None, None, 1.0);
+    let [got, want] = [got, want].map(|values| floats(values.unwrap()));
+    assert!(got == want);
     let got = exact::linear_in_blocks(x.clone(), &weights, Some(bias.clone()));
     let want = exact::linear(x, dense, Some(bias));
     let [got, want] = [got, want].map(|y| floats(y.unwrap()));
