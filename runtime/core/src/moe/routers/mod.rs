@@ -497,6 +497,7 @@ impl Routes for LearnedRouter {
             layer.check(like, shape(config, sizes, at))?;
         }
         let last = [sizes.experts, config.width];
-        like.check("last weight of the router [E,R]", &self.weight, last)
+        like.for_logits(&self.weight)
+            .check("last weight of the router [E,R]", &self.weight, last)
     }
 }
