@@ -160,9 +160,13 @@ fn put_scales(block: &mut [u8], scales: Scales, bound: f32, rng: &mut Rng) {
             block[1..3].copy_from_slice(&[middle, upper]);
         }
         Scales::Fp8 => {
-            // From a half to almost 2, or a neighbour of its product.
+            // From a half to almost 2, or without an implicit bit, or a neighbour of such a product.
             for scale in &mut block[..2] {
-                *scale = *scale & 0x80 | (0x30 + rng.below(16) as u8);
+                let code = match rng.below(8) {
+                    0 => 1 + rng.below(7),
+                    _ => 0x30 + rng.below(16),
+                };
+                *scale = *scale & 0x80 | code as u8;
             }
         }
     }
