@@ -249,7 +249,7 @@ fn of_row(head: u32, own: u8) -> f32 {
 }
 
 /// Half of a number in E4M3 without a sign, for a table with twice the values; 0x7F is 480.
-pub const fn half_of_e4m3(code: u8) -> f32 {
+const fn half_of_e4m3(code: u8) -> f32 {
     match code {
         // These are subnormal in E4M3.
         0..8 => code as f32 / 1024.0,
