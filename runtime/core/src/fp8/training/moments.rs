@@ -98,7 +98,8 @@ impl Store {
     }
 }
 
-/// Moves moments from the device to the host, and on to the file's thread if there is a file. After an error they are where they were.
+/// Moves moments from the device to the host, and on to the file's thread if there is a file. After an error they are where they were. The
+/// error may be that of the moments which the thread got before these, and which the file doesn't have then.
 fn leave<const D: usize>(
     place: &Mutex<Place<D>>,
     file: Option<&Arc<MomentFile>>,
