@@ -16,7 +16,9 @@ use moebius::moe::{Activation, MoeConfig};
 use moebius_model::decoder::{Cache, CacheMemory, Drawn, FeedForwardSpec, Model, ModelSpec};
 use moebius_model::families::describe_all;
 use moebius_model::load::{LoadOptions, ModelFiles};
-use moebius_model::{AdapterConfig, DecoderConfig, Savings, TrainConfig, TrainMemory, Trainer};
+use moebius_model::{
+    AdapterConfig, DecoderConfig, Precision, Savings, TrainConfig, TrainMemory, Trainer,
+};
 use peak_alloc::PeakAlloc;
 use serde_json::Value;
 
@@ -119,13 +121,17 @@ fn ids(spec: &ModelSpec, count: usize) -> Vec<u32> {
     (0..count).map(of).collect()
 }
 
-fn config(batch: usize, accumulate: usize) -> TrainConfig {
+fn config([batch, accumulate]: [usize; 2]) -> TrainConfig {
     TrainConfig {
         batch,
         accumulate,
         sequence: 64,
         ..TrainConfig::default()
     }
+}
+
+fn in_bf16() -> TrainConfig {
+    config([8, 1]).with_precision(Precision::Bf16)
 }
 
 /// What is measured of a model.
@@ -138,6 +144,8 @@ enum Work {
     Step,
     /// A training with so many sequences in a batch, and so many batches in a step.
     Training(Savings, [usize; 2]),
+    /// A training with products in bf16, of 8 sequences.
+    TrainingInBf16,
     /// A training of an adapter of the bundled model.
     Adapter,
 }
@@ -171,6 +179,9 @@ fn works() -> Vec<(String, &'static str, Work)> {
     }
     let batches = Work::Training(plain, [8, 2]);
     add("training_of_two_batches", "mixture", batches);
+    for model in ["mixture", "dense"] {
+        add("training_in_bf16", model, Work::TrainingInBf16);
+    }
     let in_f16 = LoadOptions {
         dtype: DType::F16,
         ..LoadOptions::default()
@@ -190,8 +201,8 @@ impl Work {
             let of = format!("{weights} of weights and {} beside them", step.bytes());
             (weights + step.bytes(), of)
         };
-        let training = |savings, [batch, accumulate]: [usize; 2]| {
-            let memory = TrainMemory::new(spec, &config(batch, accumulate), savings, &flex());
+        let training = |savings, config: TrainConfig| {
+            let memory = TrainMemory::new(spec, &config, savings, &flex());
             (memory.peak, format!("{memory:?}"))
         };
         let pass = CacheMemory::default().with_step(spec, TOKENS, TOKENS);
@@ -204,14 +215,15 @@ impl Work {
                 let cache = CacheMemory::new(spec, pages, CacheFormat::F32).unwrap();
                 inference(weights, cache.with_step(spec, NEW, NEW))
             }
-            Self::Training(savings, batches) => training(savings, batches),
+            Self::Training(savings, batches) => training(savings, config(batches)),
+            Self::TrainingInBf16 => training(Savings::default(), in_bf16()),
             Self::Adapter => {
                 let trained = AdapterConfig::default().parameters(&bundled()).unwrap();
                 let savings = Savings {
                     adapter: Some(trained),
                     ..Savings::default()
                 };
-                training(savings, [4, 1])
+                training(savings, config([4, 1]))
             }
         }
     }
@@ -239,10 +251,11 @@ impl Work {
                 };
                 weights + twice(before, step)
             }
-            Self::Training(savings, batches) => of_training(spec, savings, batches),
+            Self::Training(savings, batches) => of_training(spec, savings, config(batches)),
+            Self::TrainingInBf16 => of_training(spec, Savings::default(), in_bf16()),
             Self::Adapter => {
                 let (files, ids) = (bundled(), ids(spec, 4096));
-                let (config, adapter) = (config(4, 1), AdapterConfig::default());
+                let (config, adapter) = (config([4, 1]), AdapterConfig::default());
                 let before = ALLOCATED.current_usage();
                 let load = |config| {
                     Trainer::load_adapter(config, adapter, &files, ids, &device, &mut |_| ())
@@ -270,9 +283,8 @@ fn of_passes(model: &Model, spec: &ModelSpec) -> u64 {
 }
 
 /// The most bytes that a training has at once, with its model.
-fn of_training(spec: &ModelSpec, savings: Savings, [batch, accumulate]: [usize; 2]) -> u64 {
-    let folder = tempfile::tempdir().unwrap();
-    let (ids, config) = (ids(spec, 4096), config(batch, accumulate));
+fn of_training(spec: &ModelSpec, savings: Savings, config: TrainConfig) -> u64 {
+    let (folder, ids) = (tempfile::tempdir().unwrap(), ids(spec, 4096));
     let before = ALLOCATED.current_usage();
     let mut trainer = Trainer::new(config, spec, ids, &flex()).unwrap();
     if savings.recomputes {

@@ -87,13 +87,14 @@ export function complaint({ name, report, error }) {
  * them. Throws if they are wrong.
  * @param {import('./client.js').Client} client
  * @param {HTMLElement} status
+ * @param {AbortSignal} [signal] ends the check between two cases
  */
-export async function checkGradients(client, status) {
+export async function checkGradients(client, status, signal) {
   if (gradientsAreRight) return;
   status.textContent = 'Checking gradients against the bundled cases; their kernels compile first.';
   const wrong = [];
   const note = (result) => result.report?.verdict !== 'pass' && wrong.push(complaint(result));
-  await client.call('check', { of: 'training' }, { onProgress: note });
+  await client.call('check', { of: 'training' }, { signal, onProgress: note });
   if (wrong.length > 0) throw new Error(`gradients are wrong on this device: ${wrong.join('; ')}`);
   gradientsAreRight = true;
 }

@@ -68,7 +68,7 @@ function optionsOf() {
 async function begin(mine) {
   const [model, options] = [text.model(), optionsOf()];
   setState('loading', 'Setting up.');
-  await checkGradients(client, control('status'));
+  await checkGradients(client, control('status'), mine.signal);
   mine.signal.throwIfAborted();
   if (run !== mine) return;
   if (!text.leave()) throw new Error('stop the text above first');

@@ -5,7 +5,12 @@ import assert from 'node:assert/strict';
 import { gguf, olmoe, serve } from './models.mjs';
 import { build, f32, parse } from './safetensors.mjs';
 
-export const tests = [anAdapterLearnsAndComesBack, aTrainingStopsAndEnds, whatCannotBeTrainedOrAddedIsRefused];
+export const tests = [
+  anAdapterLearnsAndComesBack,
+  aTrainingStopsAndEnds,
+  aTrainingGivesItsMemoryBack,
+  whatCannotBeTrainedOrAddedIsRefused,
+];
 
 /** A text that repeats itself, so that all batches are alike. */
 const TEXT = 'w11 w12 '.repeat(40);
@@ -150,6 +155,33 @@ async function aTrainingStopsAndEnds(lab) {
   assert.ok(kept >= 1 && kept < 12, `stopped after ${kept} steps`);
   assert.equal(rest.value, 12 - kept, rest.message);
   assert.deepEqual(codes, ['cancelled', 'cancelled', 'state', 'shape', 'disposed', 'cancelled']);
+}
+
+/** Runs in a page: returns the memory in use after each of several trainings that were disposed of. */
+async function held({ folder, text, rounds }) {
+  const { device, moebius } = globalThis.bench;
+  const [files, opened] = [await globalThis.filesIn(folder), await device()];
+  const all = [];
+  for (let round = 0; round < rounds; round++) {
+    const options = { text, steps: 2, batch: 1, sequence: 8 };
+    const training = await moebius.AdapterTraining.load(opened, files, options);
+    await training.step(2);
+    await training.adapter();
+    training.dispose();
+    all.push((await opened.memory()).inUse);
+    training.free();
+  }
+  return all;
+}
+
+async function aTrainingGivesItsMemoryBack(lab) {
+  serve(lab, 'tiny', olmoe());
+  const page = await lab.bench();
+  await page.evaluate(helpers);
+  const inUse = await page.evaluate(held, { folder: 'tiny', text: TEXT, rounds: 4 });
+  lab.note(`${inUse} bytes in use`);
+  const [, settled, ...later] = inUse;
+  for (const bytes of later) assert.ok(bytes <= settled, `expected at most ${settled} bytes in use, got ${bytes}`);
 }
 
 /** Runs in a page: tries trainings with each of `options`, and models with each of `adapters`. */

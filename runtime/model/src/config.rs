@@ -20,8 +20,8 @@ const LAST_RATE: f64 = 0.1;
 /// Tokens of the largest step of several batches: their numbers are made on the host at once.
 const MOST_TOKENS: usize = 1 << 28;
 
-/// Precision that products are computed in. Parameters, the sums of their gradients over batches, moments, embeddings, norms, routers and the
-/// cross entropy are always f32.
+/// Precision that products are computed in. What is trained, the sums of its gradients over batches, moments, norms, routers and the cross
+/// entropy are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {

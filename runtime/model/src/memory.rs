@@ -30,8 +30,9 @@ pub struct Savings {
 /// of their gradients is there, too, until the optimizer updates; so is, on XLA, the largest matrix of codes below an adapter, as values. Not
 /// counted is what an adapter's own products keep, and below an adapter what experts keep between separate products.
 ///
-/// With products in bf16 what layers keep is bf16 but for norms and the choice of experts, copies in bf16 of the trained parameters are there
-/// during the passes (of one layer and the head where layers are computed again), and what a backward pass computes counts as f32.
+/// With products in bf16 what layers keep is bf16 but for norms and the choice of experts, which reads a copy of x in f32; copies in bf16 of the
+/// trained parameters are there during the passes (of one layer and the head where layers are computed again), and what a backward pass computes
+/// counts as f32.
 ///
 /// | when | beside weights and moments |
 /// |---|---|
@@ -169,7 +170,11 @@ impl BackwardPass<'_> {
     fn kept(&self, layer: &LayerSpec) -> u64 {
         let hidden = self.spec.hidden;
         let (all, wide) = (layer.kept(hidden), layer.kept_in_f32(hidden));
+        if self.element == 4 {
+            return self.bytes(all);
+        }
         let narrow = self.bytes(all - wide) / 4 * self.element;
+        let wide = wide + layer.kept_of_casts(hidden);
         self.bytes(wide).saturating_add(narrow)
     }
 

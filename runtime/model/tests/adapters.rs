@@ -509,19 +509,20 @@ fn targets_that_cannot_be_trained_are_refused_by_name() {
         said,
         "precision of a training of an adapter: expected f32 or bf16, got FP8"
     );
-    let what = "weights below an adapter with such products";
+    let what = "weights below an adapter with products in";
+    let (wide, narrow) = (Precision::F32, Precision::Bf16);
     for (precision, base, said) in [
-        (Precision::Bf16, BaseWeights::F32, "expected bf16, got f32"),
-        (Precision::Bf16, BaseWeights::Fp8, "expected bf16, got fp8"),
+        (narrow, BaseWeights::F32, "bf16: expected bf16, got f32"),
+        (narrow, BaseWeights::Fp8, "bf16: expected bf16, got fp8"),
         (
-            Precision::F32,
+            wide,
             BaseWeights::Bf16,
-            "expected f32 or codes, got bf16",
+            "f32: expected f32 or codes, got bf16",
         ),
     ] {
         let config = TrainConfig { base, ..config(1) }.with_precision(precision);
         let refused = refused("decoder_olmoe", &["q_proj"], config);
-        assert_eq!(refused, format!("{what}: {said}"));
+        assert_eq!(refused, format!("{what} {said}"));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Training of an adapter of a published language model, for JavaScript.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use burn::module::Module;
@@ -40,6 +40,8 @@ struct Training {
     trainer: RefCell<Trainer>,
     /// Name of the model in the adapter's configuration.
     base: Option<String>,
+    /// Whether the device has failed in a step: nobody knows the factors then.
+    failed: Cell<bool>,
 }
 
 /// Options of a training, all but what they depend on of the text and the model.
@@ -92,6 +94,7 @@ impl AdapterTraining {
             gpu,
             trainer: RefCell::new(trainer),
             base: asked.base,
+            failed: Cell::new(false),
         };
         Ok(Self {
             held: Held::new("training", training),
@@ -108,6 +111,7 @@ impl AdapterTraining {
     /// Trains `count` steps, one by default, or as many as are left; resolves with what they measured.
     ///
     /// Rejects with the code 'cancelled' if the signal is aborted between steps, and with 'state' after the last step; completed steps are kept.
+    /// After a step in which the device failed, all calls reject with 'state'.
     #[wasm_bindgen(unchecked_return_type = "Promise<AdapterSteps>")]
     pub fn step(
         &self,
@@ -147,6 +151,7 @@ impl AdapterTraining {
         let training = self.held.get();
         promise(async move {
             let (training, ids) = (training?, whole("ids", &ids)?);
+            training.usable()?;
             let model = training.trainer.borrow().model().valid();
             let found = computed::pass(&model, &ids, &training.gpu)?;
             computed::read(found, &training.gpu).await
@@ -176,7 +181,7 @@ impl Training {
     /// Runs one step; returns its number and what was read of it. The wait lets the page go on, and a signal cancel.
     async fn step(&self, signal: &Signal) -> Result<(usize, Vec<TensorData>), Failure> {
         signal.check()?;
-        self.gpu.alive()?;
+        self.usable()?;
         // The borrow ends before the wait, so that other calls may run a step in between.
         let measured = {
             let mut trainer = self.trainer.borrow_mut();
@@ -188,11 +193,25 @@ impl Training {
             trainer.advance()?
         };
         let step = measured.step;
-        Ok((step, self.gpu.read(measured.transaction()).await?))
+        let read = self.gpu.read(measured.transaction()).await;
+        if read.is_err() {
+            self.failed.set(true);
+        }
+        Ok((step, read?))
+    }
+
+    /// Fails if the device is gone, or has failed in a step.
+    fn usable(&self) -> Result<(), Failure> {
+        self.gpu.alive()?;
+        if self.failed.get() {
+            let message = "training: expected steps without a failure of the device, got one with";
+            return Err(Failure::new(Code::STATE, message));
+        }
+        Ok(())
     }
 
     async fn adapter(&self) -> Result<Record, Failure> {
-        self.gpu.alive()?;
+        self.usable()?;
         let reads = self.trainer.borrow().adapter_reads()?;
         let data = self.gpu.read(reads).await?;
         let adapter = self.trainer.borrow().adapter_of(&data)?;

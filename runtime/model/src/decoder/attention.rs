@@ -192,7 +192,7 @@ impl Attention {
         }
     }
 
-    /// The norm without factors of queries and keys like `heads`, if they have such a norm.
+    /// The norm without factors of queries and keys like `heads`, if they have such a norm. It is computed in f32, as transformers does.
     pub(super) fn unit_norm(&self, heads: &Tensor<4>) -> Option<RmsNorm> {
         let Projection::Direct {
             norm: HeadNorm::Unit,
@@ -201,7 +201,7 @@ impl Attention {
         else {
             return None;
         };
-        let options = (&heads.device(), heads.dtype());
+        let options = (&heads.device(), DType::F32);
         let gamma = Tensor::ones([self.spec.head_dim], options);
         Some(RmsNorm {
             gamma: Param::from_tensor(gamma),

@@ -48,6 +48,15 @@ impl LayerSpec {
         2 * norms + mixer + self.kept_of_choice()
     }
 
+    /// Number of values that are kept beside those where products are in 16 bits: what a router reads of x in f32, and what the gate of a shared
+    /// expert does.
+    pub(crate) fn kept_of_casts(&self, hidden: usize) -> usize {
+        match &self.feed_forward {
+            FeedForwardSpec::Dense(_) => 0,
+            FeedForwardSpec::Experts(_) => hidden + self.kept_of_gate(hidden),
+        }
+    }
+
     /// Values that are kept around each of the layer's two parts: with a norm before it x, the norm's x before the factors, and the norm; with
     /// one after it what the norm reads, too.
     fn kept_by_norms(&self, hidden: usize) -> usize {
@@ -59,13 +68,17 @@ impl LayerSpec {
 
     /// Values that are kept of the networks and the choice of them: of each network its first product.
     fn kept_of_network(&self, hidden: usize) -> usize {
-        let gated = match &self.feed_forward {
-            FeedForwardSpec::Dense(_) => false,
-            FeedForwardSpec::Experts(of) => of.shared.is_some_and(|shared| shared.sigmoid_gate),
-        };
-        let gated = if gated { hidden } else { 0 };
         let networks = self.networks(|inter| 2 * inter);
-        self.kept_by_norms(hidden) + networks + self.kept_of_choice() + gated
+        let choice = self.kept_of_choice() + self.kept_of_gate(hidden);
+        self.kept_by_norms(hidden) + networks + choice
+    }
+
+    /// Values that are kept of the gate of a shared expert, if it has one.
+    fn kept_of_gate(&self, hidden: usize) -> usize {
+        match &self.feed_forward {
+            FeedForwardSpec::Experts(of) if of.shared.is_some_and(|of| of.sigmoid_gate) => hidden,
+            _ => 0,
+        }
     }
 
     /// Values that are kept of the choice of experts: logits, scores and the log-sum-exp; weights, experts and places of the slots.

@@ -171,8 +171,14 @@ fn lora_of(
         config.precision.products().is_some(),
         config.base == BaseWeights::Bf16,
     ];
-    let expected = if half { "bf16" } else { "f32 or codes" };
-    let what = "weights below an adapter with such products";
+    let (what, expected) = if half {
+        ("weights below an adapter with products in bf16", "bf16")
+    } else {
+        (
+            "weights below an adapter with products in f32",
+            "f32 or codes",
+        )
+    };
     Error::check(half == below, what, expected, config.base)?;
     Lora::of(adapter, files)
 }
