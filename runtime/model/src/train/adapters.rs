@@ -36,9 +36,11 @@ impl AdapterCourse {
         device: &Device,
     ) -> Result<Self, Error> {
         let (subject, data) = (Subject::from(files.spec()), data.into());
+        // First, because the words of a model that takes no adapter may have no tokens of the text.
+        let lora = lora_of(&config, adapter, files)?;
         check((&config, &subject, &data), device)?;
         Ok(Self {
-            lora: lora_of(&config, adapter, files)?,
+            lora,
             device: device.clone().autodiff(),
             config,
             subject,
