@@ -50,7 +50,7 @@ async function savedFiles() {
   const files = {};
   for (const link of document.querySelectorAll('#tune-files a')) {
     const bytes = new Uint8Array(await (await fetch(link.href)).arrayBuffer());
-    files[link.download] = btoa(String.fromCharCode(...bytes));
+    files[link.download] = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(''));
   }
   return files;
 }
