@@ -71,6 +71,12 @@ export function loadRows(load) {
   );
 }
 
+/** Rows of a table for at most about 50 steps of a training, the last one among them; `cells` makes those of a step. */
+export function historyRows(history, cells) {
+  const every = Math.ceil(history.length / 50);
+  return history.filter((_, at) => (history.length - 1 - at) % every === 0).map((step) => row(cells(step)));
+}
+
 /** The smallest of 1, 2, 5, 10 (times a power of ten) that is at least `value`. */
 export function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));

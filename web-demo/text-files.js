@@ -1,4 +1,5 @@
 // Files that a visitor chose or dropped, and the model that they make up.
+import { bytes } from './dom.js';
 
 /** Files with a tokenizer, of which a model needs one. */
 const TOKENIZERS = ['tokenizer.json', 'tokenizer.model', 'vocab.json'];
@@ -104,6 +105,27 @@ function modelOf(files) {
   }
   const name = weights.length === 1 ? weights[0].name : `${weights[0].name} and ${weights.length - 1} more`;
   return { name, files: Object.fromEntries([...weights, ...beside].map((file) => [file.name, file])) };
+}
+
+/**
+ * Shows on a bar and in words how much of a model is loaded while `load` runs, which calls the given listener.
+ * @template T
+ * @param {HTMLProgressElement} bar
+ * @param {HTMLElement} status
+ * @param {(onProgress: (progress: { read: number, of: number }) => void) => Promise<T>} load
+ * @returns {Promise<T>}
+ */
+export async function withProgress(bar, status, load) {
+  bar.hidden = false;
+  try {
+    return await load(({ read, of }) => {
+      bar.max = of;
+      bar.value = read;
+      status.textContent = `Loading the model: ${bytes(read)} of ${bytes(of)}.`;
+    });
+  } finally {
+    bar.hidden = true;
+  }
 }
 
 /**

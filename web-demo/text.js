@@ -1,7 +1,7 @@
 // Section "Text": a language model writes, token by token. The model is the page's own or a visitor's.
 import { isLoss } from './client.js';
 import { byId, bytes } from './dom.js';
-import { chosenOf, onDrop } from './text-files.js';
+import { chosenOf, onDrop, withProgress } from './text-files.js';
 import { drawExperts, Taken } from './text-view.js';
 import { control, Writing } from './writing.js';
 
@@ -66,22 +66,16 @@ async function load(signal) {
   loaded = null;
   describeModel();
   writing.setState('loading', 'Loading the model.');
-  const progress = control('progress');
-  progress.hidden = false;
   try {
-    const onProgress = ({ read, of }) => {
-      progress.max = of;
-      progress.value = read;
-      control('status').textContent = `Loading the model: ${bytes(read)} of ${bytes(of)}.`;
-    };
     const values = { files: own?.files ?? null, precision, adapter: adapter?.files ?? null };
-    const report = await client.call('textLoad', values, { signal, onProgress });
+    const report = await withProgress(control('progress'), control('status'), (onProgress) =>
+      client.call('textLoad', values, { signal, onProgress }),
+    );
     if (signal.aborted) return;
     loaded = { of: own, adapter, precision, report };
     writing.messages = [];
     control('mode').value = report.chat ? 'chat' : 'prompt';
   } finally {
-    progress.hidden = true;
     describeModel();
   }
 }

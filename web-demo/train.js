@@ -1,8 +1,8 @@
 // Section "Train a small mixture of experts": its loop, numbers and charts. The picture is in train-view.js.
 import { isCancelled, isLoss } from './client.js';
-import { lineChart, loadRows, roundUp } from './charts.js';
+import { historyRows, lineChart, loadRows, roundUp } from './charts.js';
 import { checkGradients } from './device.js';
-import { byId, facts, h, milliseconds, percent, row, s, short } from './dom.js';
+import { byId, facts, h, milliseconds, percent, s, short } from './dom.js';
 import { CLASSES } from './palette.js';
 import { dataset, grid } from './points.js';
 import { drawTraining } from './train-view.js';
@@ -196,11 +196,9 @@ function showCharts() {
   if (control('history-details').open) fillHistory();
 }
 
-/** Fills the table with at most about 50 rows, including the last step. */
 function fillHistory() {
-  const every = Math.ceil(history.length / 50);
-  const chosen = history.filter((_, at) => (history.length - 1 - at) % every === 0);
-  const rows = chosen.map(([step, loss, accuracy]) => row([{ n: step }, { n: short(loss) }, { n: percent(accuracy) }]));
+  const cells = ([step, loss, accuracy]) => [{ n: step }, { n: short(loss) }, { n: percent(accuracy) }];
+  const rows = historyRows(history, cells);
   control('history').tBodies[0].replaceChildren(...rows);
 }
 

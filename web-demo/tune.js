@@ -1,10 +1,10 @@
 // Section "Fine-tune the language model": an adapter of the model of the section "Text" learns from a text, and is used
 // there or saved.
 import { isCancelled, isLoss } from './client.js';
-import { lineChart, roundUp } from './charts.js';
+import { historyRows, lineChart, roundUp } from './charts.js';
 import { checkGradients } from './device.js';
-import { byId, bytes, facts, h, milliseconds, row, short } from './dom.js';
-import { onDrop } from './text-files.js';
+import { byId, bytes, facts, h, milliseconds, short } from './dom.js';
+import { onDrop, withProgress } from './text-files.js';
 import { text } from './text.js';
 
 const SECTION = byId('tune');
@@ -72,20 +72,11 @@ async function begin(mine) {
   mine.signal.throwIfAborted();
   if (run !== mine) return;
   if (!text.leave()) throw new Error('stop the text above first');
-  const progress = control('progress');
-  progress.hidden = false;
-  try {
-    const onProgress = ({ read, of }) => {
-      progress.max = of;
-      progress.value = read;
-      control('status').textContent = `Loading the model: ${bytes(read)} of ${bytes(of)}.`;
-    };
-    const values = { files: model?.files ?? null, options };
-    const report = await client.call('tuneCreate', values, { signal: mine.signal, onProgress });
-    if (run === mine) begun = { model, report };
-  } finally {
-    progress.hidden = true;
-  }
+  const values = { files: model?.files ?? null, options };
+  const report = await withProgress(control('progress'), control('status'), (onProgress) =>
+    client.call('tuneCreate', values, { signal: mine.signal, onProgress }),
+  );
+  if (run === mine) begun = { model, report };
 }
 
 /** Trains until `mine` is replaced or aborted, or all steps are done. */
@@ -161,11 +152,8 @@ function show() {
   if (control('history-details').open) fillHistory();
 }
 
-/** Fills the table with at most about 50 rows, including the last step. */
 function fillHistory() {
-  const every = Math.ceil(history.length / 50);
-  const chosen = history.filter((_, at) => (history.length - 1 - at) % every === 0);
-  const rows = chosen.map(([step, loss]) => row([{ n: step }, { n: short(loss) }]));
+  const rows = historyRows(history, ([step, loss]) => [{ n: step }, { n: short(loss) }]);
   control('history').tBodies[0].replaceChildren(...rows);
 }
 
