@@ -55,9 +55,9 @@ named! {
         Mxfp4 = "mxfp4",
         /// 32 codes of 4 bits, a zero of 4 bits and a scale of 20.
         Int4_32 = "int4_32",
-        /// The same with 64 codes.
+        /// 64 codes of 4 bits, a zero of 4 bits and a scale of 20.
         Int4_64 = "int4_64",
-        /// The same with 128 codes.
+        /// 128 codes of 4 bits, a zero of 4 bits and a scale of 20.
         Int4_128 = "int4_128",
         /// 2 × 16 values in E2M1, each with a scale in E4M3, and a scale for each row.
         Nvfp4 = "nvfp4",

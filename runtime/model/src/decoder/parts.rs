@@ -46,7 +46,7 @@ impl Model {
             watch: Some(&mut watch),
             ..Given::default()
         };
-        // The logits are there while the device is waited for: lazy devices compute no results that nobody has.
+        // The logits are dropped after the wait: a lazy device leaves out the work for a tensor that is gone.
         let logits = self.run(tokens, &places, given)?;
         watch.ended(&device)?;
         drop(logits);

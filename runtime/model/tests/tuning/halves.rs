@@ -177,8 +177,8 @@ fn every_product_of_a_step_in_bf16_reads_halves() {
         all.sort();
         all
     };
-    // The first listener may hear nothing: `tracing` asks the thread that comes first to an operation whether somebody listens, which may be
-    // another test's. It asks all listeners again when the next one begins.
+    // The first recorder may get nothing: at the first operation of the process `tracing` notes whether that thread has a recorder, and the thread
+    // may be another test's. At the start of each later recorder `tracing` asks all of them again.
     let [_, wide, narrow] = [Precision::F32, Precision::F32, Precision::Bf16].map(step);
     assert_eq!(narrow.len(), wide.len());
     let mut products = 0;

@@ -150,7 +150,7 @@ pub(crate) fn find(
                 let got = format!("{:?}", weight.shape);
                 return Err(read.unfit(&part, "codes of a weight whose size fits", &got));
             }
-            // Beside an extent of 0 a header may have any others, without bytes for them: rows and blocks that nobody should go through.
+            // A header with an extent of 0 needs no bytes, whatever its other extents claim: such rows and blocks may be too many to visit.
             if weight.shape.contains(&0) {
                 weight.blocks = None;
             }

@@ -60,7 +60,7 @@ impl Drop for Removed {
 
 impl Drop for MomentFile {
     fn drop(&mut self) {
-        // The thread, which has the file, ends when there is nobody who could ask it.
+        // Without a sender of jobs the loop of the thread ends, and the thread closes the file.
         lock(&self.open).jobs = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -243,7 +243,7 @@ struct Open {
 
 impl Open {
     fn send(&self, job: Job) {
-        // A job that nobody takes is dropped with its answer's sender, which the receiver reports.
+        // If the thread has ended, the job is dropped with the sender of its answer, and the receiver has an error.
         let _ = self.jobs.as_ref().map(|jobs| jobs.send(job));
     }
 
