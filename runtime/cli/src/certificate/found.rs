@@ -31,8 +31,11 @@ pub(crate) enum Found {
         /// The first place of the text after which another token is the likeliest.
         greedy: Option<Greedy>,
         /// What the embedding, each layer and the head take in passes that wait for the device behind each, after the pass that is compared. `None`
-        /// where a pass can't wait: in a browser.
+        /// where a pass can't wait, in a browser, and where these passes failed.
         costs: Option<Vec<Cost>>,
+        /// Why these passes failed; what is compared is right all the same. Left out where they didn't.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        untimed: Option<String>,
     },
     /// How likely the model in training and the engine that serves it find the tokens of the text.
     Training {

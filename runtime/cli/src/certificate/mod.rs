@@ -464,7 +464,7 @@ impl Certificate {
         for tested in &self.devices {
             for done in &tested.parts {
                 let device = tested.name();
-                match done.found {
+                match &done.found {
                     Found::Cases { lacking: 1.., .. } => gaps.push(format!(
                         "{device}: cases in a type that the device lacks did not run"
                     )),
@@ -474,6 +474,11 @@ impl Certificate {
                     } => gaps.push(format!(
                         "{device}: compared by the page with the reference's values rounded to f32, from a file that `moebius validate reference` wrote; \
                         a page can't wait within a pass, so that no layer has a time"
+                    )),
+                    Found::Model {
+                        untimed: Some(why), ..
+                    } => gaps.push(format!(
+                        "{device}: no layer has a time, since timing them failed: {why}"
                     )),
                     _ => {}
                 }

@@ -54,6 +54,7 @@ fn of_model(apart: bool) -> Found {
         oracle: Oracle::Reference,
         parts: parts.collect(),
         costs: Some([None, Some(0), None].map(cost).to_vec()),
+        untimed: None,
         parting: apart.then_some(place),
         greedy: apart.then_some(Greedy {
             position: 3,
@@ -288,6 +289,21 @@ fn certificates_of_one_model_are_united() {
     assert_eq!(bits, [[true; 5], [true, true, false, false, false]]);
     let costs = all.devices.iter().map(|of| of.costs().map(<[Cost]>::len));
     assert_eq!(costs.collect::<Vec<_>>(), [Some(3), Some(3)]);
+}
+
+#[test]
+fn layers_without_a_time_are_a_gap_and_no_verdict() {
+    let mut found = of_model(false);
+    if let Found::Model { costs, untimed, .. } = &mut found {
+        (*costs, *untimed) = (None, Some("no memory".to_owned()));
+    }
+    let all = certificate(vec![device("cuda:0", vec![(Section::Model, found)])]);
+    assert_eq!(all.devices[0].verdict, Verdict::Same);
+    let said = "cuda:0: no layer has a time, since timing them failed: no memory";
+    assert!(all.gaps.iter().any(|gap| gap == said), "{:?}", all.gaps);
+    let (schema, value) = (schema(), serde_json::to_value(&all).unwrap());
+    assert_eq!(fits(&schema, &schema, &value), Ok(()));
+    assert_eq!(Certificate::parse("a.json", &text(&all)).unwrap(), all);
 }
 
 /// A certificate of one device that computed an exact model, whose head has these bits.

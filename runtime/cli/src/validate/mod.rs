@@ -228,7 +228,7 @@ impl Model {
         screen: &Screen,
     ) -> Result<Checked, CliError> {
         let timed = self.work.measure(device, screen)?;
-        let computed = (&timed.computation, Some(timed.costs));
+        let computed = (&timed.computation, timed.costs);
         let found = model::found(&self.reference, computed, limits)?;
         Ok((found, Some(timed.seconds), timed.memory_bytes))
     }

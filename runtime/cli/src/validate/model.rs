@@ -11,6 +11,7 @@ use moebius_model::load::{FileValues, LoadOptions};
 use crate::args::AnswerArgs;
 use crate::certificate::{Found, Hash, Measured, OfModel, Oracle, Place};
 use crate::error::CliError;
+use crate::process;
 use crate::published::{Source, shown};
 use crate::screen::Screen;
 
@@ -37,8 +38,8 @@ pub(super) struct Timed {
     pub(super) seconds: f64,
     /// Bytes in use on the device afterwards, where known.
     pub(super) memory_bytes: Option<u64>,
-    /// What the layers take, each waited for, in later passes.
-    pub(super) costs: Vec<Cost>,
+    /// What the layers take, each waited for, in later passes, or why these failed.
+    pub(super) costs: Result<Vec<Cost>, CliError>,
 }
 
 impl Work {
@@ -104,16 +105,22 @@ impl Work {
         Ok(Computation::of(&model, &self.ids, device)?)
     }
 
-    /// Computes the parts on a device, and then what they take there.
+    /// Computes the parts on a device, and then what they take there; where only that fails, the parts are what they are.
     pub(super) fn measure(&self, device: &BurnDevice, screen: &Screen) -> Result<Timed, CliError> {
         let model = self.load(device, screen)?;
         let begun = Instant::now();
         let computation = Computation::of(&model, &self.ids, device)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let memory_bytes = moebius::memory_in_use(device)?;
+        let lost = || process::lost().map_or(Ok(()), |text| Err(CliError::Launch(text)));
+        lost()?;
+        // A launch that is lost from here on is none of those that are compared.
+        let costs = Cost::of_layers(&model, &self.ids, device);
         Ok(Timed {
             computation,
-            seconds: begun.elapsed().as_secs_f64(),
-            memory_bytes: moebius::memory_in_use(device)?,
-            costs: Cost::of_layers(&model, &self.ids, device)?,
+            seconds,
+            memory_bytes,
+            costs: lost().and_then(|()| Ok(costs?)),
         })
     }
 }
@@ -137,10 +144,10 @@ impl Values for Hashed<'_> {
     }
 }
 
-/// What a device computed, against the reference, and what that takes, if that was timed. The values of `computation` are f32 on the device.
+/// What a device computed, against the reference, and what that takes, or why it wasn't timed. The values of `computation` are f32 on the device.
 pub(super) fn found(
     reference: &Computation,
-    (computation, costs): (&Computation, Option<Vec<Cost>>),
+    (computation, costs): (&Computation, Result<Vec<Cost>, CliError>),
     limits: Limits,
 ) -> Result<Found, CliError> {
     let distances = Distance::between(reference, computation, limits)?;
@@ -149,6 +156,10 @@ pub(super) fn found(
         layer: *layer,
         part: *part,
     });
+    let (costs, untimed) = match costs {
+        Ok(costs) => (Some(costs), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
     let parts = distances.into_iter().zip(&computation.parts);
     let parts = parts.map(|(distance, part)| Measured {
         distance,
@@ -161,6 +172,7 @@ pub(super) fn found(
         parting: first,
         greedy: Greedy::first(reference, computation),
         costs,
+        untimed,
     })
 }
 
