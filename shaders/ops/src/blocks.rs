@@ -121,17 +121,63 @@ impl Field {
         )
     }
 
+    /// A code's bits, the lowest ones.
+    #[inline(always)]
+    const fn mask(self) -> u8 {
+        (0xFF_u32 >> (8 - self.bits)) as u8
+    }
+
     /// The bits of the group of values from `first` on.
     #[inline(always)]
     fn of_group(self, block: &[u8], first: usize) -> [u8; GROUP] {
         let (byte, shift) = self.place(first);
-        let mask = (0xFF_u32 >> (8 - self.bits)) as u8;
+        let mask = self.mask();
         if self.run < GROUP {
             let bytes = &block[byte..][..GROUP / 8];
             return std::array::from_fn(|lane| bytes[lane / 8] >> (lane % 8) & mask);
         }
         let bytes = &block[byte..][..GROUP];
         std::array::from_fn(|lane| bytes[lane] >> shift & mask)
+    }
+
+    /// Puts bits of all codes of a block, from bit `from` of each on, where [`Field::of_group`] reads them, whatever was there.
+    #[inline]
+    fn put(self, codes: &[u8], from: u32, block: &mut [u8]) {
+        let bytes = block[self.at..].chunks_mut(self.run);
+        let codes = codes.chunks(self.run * self.per_byte());
+        for (codes, bytes) in codes.zip(bytes) {
+            bytes.fill(0);
+            for (at, codes) in codes.chunks(self.run).enumerate() {
+                let shift = self.bits * at as u32;
+                for (byte, code) in bytes.iter_mut().zip(codes) {
+                    *byte |= (code >> from & self.mask()) << shift;
+                }
+            }
+        }
+    }
+}
+
+impl Layout {
+    /// The codes of the group of values from `first` on.
+    #[inline(always)]
+    fn codes(&self, block: &[u8], first: usize) -> [u8; GROUP] {
+        let mut codes = self.low.of_group(block, first);
+        if let Some(high) = self.high {
+            let upper = high.of_group(block, first);
+            for (code, upper) in codes.iter_mut().zip(upper) {
+                *code |= upper << self.low.bits;
+            }
+        }
+        codes
+    }
+
+    /// Puts the codes of all values of a block, in the order of the values, into its bytes. Those of the scales stay as they are.
+    #[inline]
+    pub fn put(&self, codes: &[u8], block: &mut [u8]) {
+        self.low.put(codes, 0, block);
+        if let Some(high) = self.high {
+            high.put(codes, self.low.bits, block);
+        }
     }
 }
 
@@ -437,14 +483,7 @@ fn decode(layout: &Layout, head: u32, bytes: &[u8], first: usize, out: &mut [f32
         let value = value % layout.values;
         let [scale, offset] = layout.scales.of_value(head, block, value);
         let zero = layout.levels.zero(block);
-        let mut codes = layout.low.of_group(block, value);
-        if let Some(high) = layout.high {
-            let upper = high.of_group(block, value);
-            for (code, upper) in codes.iter_mut().zip(upper) {
-                *code |= upper << layout.low.bits;
-            }
-        }
-        for (out, code) in out.iter_mut().zip(codes) {
+        for (out, code) in out.iter_mut().zip(layout.codes(block, value)) {
             let value = scale * layout.levels.level(code, zero);
             // The sum with 0 would lose the sign of a zero.
             *out = if layout.scales.has_offsets() {

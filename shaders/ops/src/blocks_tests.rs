@@ -179,6 +179,23 @@ fn parts_are_those_of_the_whole() {
 }
 
 #[test]
+fn codes_are_read_where_they_are_put() {
+    for format in BlockFormat::ALL {
+        let layout = format.layout();
+        let bits = layout.low.bits + layout.high.map_or(0, |high| high.bits);
+        let codes: Vec<u8> = (0..layout.values)
+            .map(|value| (value * 41 % (1 << bits)) as u8)
+            .collect();
+        let mut block = vec![0xFF; layout.bytes];
+        layout.put(&codes, &mut block);
+        for first in (0..layout.values).step_by(GROUP) {
+            let expected = &codes[first..][..GROUP];
+            assert_eq!(layout.codes(&block, first), expected, "{format}");
+        }
+    }
+}
+
+#[test]
 fn rows_are_whole_blocks() {
     assert!(BlockFormat::Q4K.check(128).is_err());
     assert!(BlockFormat::Q4_0.check(128).is_ok());

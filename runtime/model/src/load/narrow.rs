@@ -168,8 +168,7 @@ pub(super) fn read_blocks(
     Ok(Blocks { bytes, layout })
 }
 
-/// Reads matrix `number` of MXFP4 codes and scales in two tensors as the blocks of a GGUF file, in which a byte has a code of the first half of
-/// a block and one of the second.
+/// Reads matrix `number` of MXFP4 codes and scales in two tensors as the blocks of a GGUF file.
 fn read_mxfp4(
     reader: Checkpoint<'_>,
     piece: &Piece,
@@ -182,12 +181,11 @@ fn read_mxfp4(
     let at = (number * blocks.len()) as u64;
     reader.read_part(&scales_of(&piece.name), at, &mut scales)?;
     reader.read_part(&piece.name, at * HALF as u64, codes.as_flattened_mut())?;
+    let layout = BlockFormat::Mxfp4.layout();
     for ((block, scale), codes) in blocks.iter_mut().zip(scales).zip(codes) {
         let code = |value: usize| codes[value / 2] >> (value % 2 * 4) & 15;
         block[0] = scale;
-        for (value, byte) in block[1..].iter_mut().enumerate() {
-            *byte = code(value) | code(HALF + value) << 4;
-        }
+        layout.put(&std::array::from_fn::<_, MXFP4_BLOCK, _>(code), block);
     }
     Ok(())
 }

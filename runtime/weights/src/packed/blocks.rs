@@ -19,14 +19,6 @@ const FORMATS: [BlockFormat; 3] = [
     BlockFormat::Int4_32,
 ];
 
-/// Puts codes of four bits in 16 bytes, each of which has one of the first half and one of the second.
-pub(super) fn put(codes: [u8; PAIRS], out: &mut [u8]) {
-    let (low, high) = codes.split_at(PAIRS / 2);
-    for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
-        *out = low | high << 4;
-    }
-}
-
 /// The format of a weight whose blocks lie inside its groups; a larger group has the same scale and zero in several blocks. `None` for a weight that
 /// isn't of four bits, whose scales have more bits than those of blocks, or whose groups aren't neighboring columns. `in_order` says that those to
 /// which GPTQ gives numbers are.
@@ -63,6 +55,7 @@ pub(super) fn read(
         read.floats(&weight.scales)?,
     );
     let zeros = weight.stored_zeros(read)?;
+    let mut codes = vec![[0; PAIRS]; layout.values / PAIRS];
     // Neighboring rows of a column have their codes side by side in GPTQ and AWQ.
     for block in 0..weight.shape[1] / layout.values {
         let column = block * layout.values;
@@ -70,15 +63,14 @@ pub(super) fn read(
         let of_rows = out.chunks_exact_mut(row_bytes.max(1));
         for (row, out) in rows.clone().zip(of_rows) {
             let out = &mut out[block * layout.bytes..][..layout.bytes];
-            let (head, codes) = out.split_at_mut(layout.low.at);
             let scale = scales[weight.place(scales.len(), row, group)];
-            head.copy_from_slice(&scale.to_le_bytes()[1..]);
+            out[..layout.low.at].copy_from_slice(&scale.to_le_bytes()[1..]);
             // F16 and BF16 leave these four bits of f32 empty.
-            head[0] |= weight.zero_of(&zeros, row, group) as u8;
-            let halves = codes.chunks_exact_mut(PAIRS / 2);
-            for (half, out) in halves.enumerate() {
-                put(codes_of(weight, &words, row, column + half * PAIRS), out);
+            out[0] |= weight.zero_of(&zeros, row, group) as u8;
+            for (from, codes) in (column..).step_by(PAIRS).zip(&mut codes) {
+                *codes = codes_of(weight, &words, row, from);
             }
+            layout.put(codes.as_flattened(), out);
         }
     }
     Ok(())

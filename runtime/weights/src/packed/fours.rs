@@ -15,7 +15,7 @@ use moebius_ops::fp8::{Fp8Format, decode_host};
 use moebius_ops::scaling::e8m0_value;
 use safetensors::Dtype;
 
-use super::blocks::{PAIRS, put};
+use super::blocks::PAIRS;
 use super::part::{Part, Parts, ReadParts};
 use crate::error::WeightsError;
 
@@ -35,6 +35,14 @@ impl Scale {
         match self {
             Self::E4m3 => 16,
             Self::E8m0 => 32,
+        }
+    }
+
+    /// The format of blocks with such scales.
+    fn format(self) -> BlockFormat {
+        match self {
+            Self::E4m3 => BlockFormat::Nvfp4,
+            Self::E8m0 => BlockFormat::Mxfp4,
         }
     }
 
@@ -212,12 +220,8 @@ impl Fours {
 
     /// The format of the blocks that devices decode; `None` for NVFP4 in rows that are no whole blocks, which have two of its groups.
     pub(super) fn blocks(&self) -> Option<BlockFormat> {
-        let format = match self.scale {
-            Scale::E4m3 => BlockFormat::Nvfp4,
-            Scale::E8m0 => BlockFormat::Mxfp4,
-        };
         let columns = self.shape()?.last().copied()?;
-        columns.is_multiple_of(PAIRS).then_some(format)
+        columns.is_multiple_of(PAIRS).then_some(self.scale.format())
     }
 
     /// The bytes before the blocks of every row of NVFP4, whose scales get their highest bits.
@@ -287,16 +291,15 @@ impl Fours {
         };
         let scales = scales.chunks_exact(of_block);
         let mut parts = scales.zip(codes.as_chunks::<HALF>().0);
-        let of_block = of_block + HALF;
-        let of_row = head.len() + columns / PAIRS * of_block;
-        for row in out.chunks_exact_mut(of_row.max(1)) {
+        let format = self.scale.format();
+        let layout = format.layout();
+        for row in out.chunks_exact_mut(format.row_bytes(columns).max(1)) {
             let (first, blocks) = row.split_at_mut(head.len());
             first.copy_from_slice(&head);
-            for (block, (scales, codes)) in blocks.chunks_exact_mut(of_block).zip(&mut parts) {
-                let (own, packed) = block.split_at_mut(scales.len());
-                own.copy_from_slice(scales);
+            for (block, (scales, codes)) in blocks.chunks_exact_mut(layout.bytes).zip(&mut parts) {
+                block[..scales.len()].copy_from_slice(scales);
                 let code = |at: usize| codes[at / 2] >> (at % 2 * 4) & 15;
-                put(std::array::from_fn(code), packed);
+                layout.put(&std::array::from_fn::<_, PAIRS, _>(code), block);
             }
         }
         Ok(())

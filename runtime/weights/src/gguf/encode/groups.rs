@@ -5,6 +5,7 @@
 //! and the codes chosen again, as long as the squares get fewer.
 
 use half::f16;
+use moebius_ops::blocks::BlockFormat;
 
 use super::grid::{
     Distance, Grid, Offset, SUBNORMAL, affine, farthest, half, nearest, plain_affine,
@@ -225,57 +226,26 @@ fn codes<const GROUPS: usize, const N: usize>(fit: &Fit<GROUPS>, parts: &[[f32; 
     out
 }
 
-/// Puts the low four bits of codes into bytes: of each 64 codes, a byte has one of the first half, and one of the second above.
-fn nibbles(codes: &[u8; 256], out: &mut [u8]) {
-    for (codes, out) in codes
-        .as_chunks::<64>()
-        .0
-        .iter()
-        .zip(out.chunks_exact_mut(32))
-    {
-        for (at, out) in out.iter_mut().enumerate() {
-            *out = codes[at] & 15 | (codes[32 + at] & 15) << 4;
-        }
-    }
-}
-
 pub(super) fn q4_k(values: &[f32; 256], out: &mut [u8; 144]) {
     let fit = shifted(values, 15.0);
     out[..16].copy_from_slice(&head(&fit));
-    nibbles(&codes(&fit, values.as_chunks::<32>().0), &mut out[16..]);
+    let codes = codes(&fit, values.as_chunks::<32>().0);
+    BlockFormat::Q4K.layout().put(&codes, out);
 }
 
 pub(super) fn q5_k(values: &[f32; 256], out: &mut [u8; 176]) {
     let fit = shifted(values, 31.0);
-    let codes = codes(&fit, values.as_chunks::<32>().0);
     out[..16].copy_from_slice(&head(&fit));
-    // The fifth bit of group g lies in bit g of 32 bytes.
-    for (at, out) in out[16..48].iter_mut().enumerate() {
-        let bits = (0..8).map(|group| codes[32 * group + at] >> 4 << group);
-        *out = bits.sum();
-    }
-    nibbles(&codes, &mut out[48..]);
+    let codes = codes(&fit, values.as_chunks::<32>().0);
+    BlockFormat::Q5K.layout().put(&codes, out);
 }
 
-/// Of each 128 codes the low four bits lie in 64 bytes, two in each: codes 0 to 63 below, 64 to 127 above. The upper two bits lie in 32
-/// bytes, four in each: those of the codes of the first quarter lowest.
 pub(super) fn q6_k(values: &[f32; 256], out: &mut [u8; 210]) {
     let fit = scaled(values);
     let codes = codes(&fit, values.as_chunks::<16>().0);
-    let (low, rest) = out.split_at_mut(128);
-    let (high, rest) = rest.split_at_mut(64);
-    let (low, high) = (low.chunks_exact_mut(64), high.chunks_exact_mut(32));
-    for ((codes, low), high) in codes.as_chunks::<128>().0.iter().zip(low).zip(high) {
-        for (at, low) in low.iter_mut().enumerate() {
-            *low = codes[at] & 15 | (codes[64 + at] & 15) << 4;
-        }
-        for (at, high) in high.iter_mut().enumerate() {
-            let bits = (0..4).map(|quarter| codes[32 * quarter + at] >> 4 << (2 * quarter));
-            *high = bits.sum();
-        }
-    }
-    for (out, [scale, _]) in rest.iter_mut().zip(fit.codes) {
+    BlockFormat::Q6K.layout().put(&codes, out);
+    for (out, [scale, _]) in out[192..].iter_mut().zip(fit.codes) {
         *out = (scale as i8).cast_unsigned();
     }
-    rest[16..].copy_from_slice(&f16::from_f32(fit.factors[0]).to_le_bytes());
+    out[208..].copy_from_slice(&f16::from_f32(fit.factors[0]).to_le_bytes());
 }

@@ -1,10 +1,9 @@
 //! Encoding of blocks whose codes index a table of values: IQ4_NL and MXFP4.
 
 use half::f16;
-use moebius_ops::blocks::{TWICE_E2M1, UNEVEN, half_of_exponent};
+use moebius_ops::blocks::{BlockFormat, TWICE_E2M1, UNEVEN, half_of_exponent};
 
 use super::grid::{Distance, SUBNORMAL, farthest, half};
-use super::uniform::nibbles;
 
 /// Steps to either side of the plain scale of IQ4_NL that a search tries; a step moves the end of the table by 1.
 const STEPS: i16 = 8;
@@ -131,7 +130,9 @@ pub(super) fn iq4_nl(values: &[f32; 32], out: &mut [u8; 18]) {
     }
     let (scale, _) = best;
     out[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
-    nibbles(&table.codes(values, scale), &mut out[2..]);
+    BlockFormat::Iq4Nl
+        .layout()
+        .put(&table.codes(values, scale), out);
 }
 
 /// No value is off by more than a quarter of the largest magnitude, or 2⁻¹²³: what is above 6 times the scale, but below 8 times, gets the
@@ -154,8 +155,6 @@ pub(super) fn mxfp4(values: &[f32; 32], out: &mut [u8; 17]) {
         first
     };
     out[0] = exponent;
-    nibbles(
-        &table.codes(values, half_of_exponent(exponent)),
-        &mut out[1..],
-    );
+    let codes = table.codes(values, half_of_exponent(exponent));
+    BlockFormat::Mxfp4.layout().put(&codes, out);
 }

@@ -1,6 +1,7 @@
 //! Encoding of blocks with one scale: Q8_0, Q4_0 and Q5_0, and with one minimum more: Q4_1 and Q5_1.
 
 use half::f16;
+use moebius_ops::blocks::BlockFormat;
 
 use super::grid::{
     Distance, Grid, Offset, SUBNORMAL, affine, farthest, half, plain_affine, plain_symmetric,
@@ -68,21 +69,6 @@ fn counted(grid: Grid, values: &[f32; 32]) -> [u8; 32] {
     grid.codes(values).map(|code| (code - grid.least) as u8)
 }
 
-/// Puts the low four bits of codes into bytes: a byte has one of the first half, and one of the second above.
-pub(super) fn nibbles(codes: &[u8; 32], out: &mut [u8]) {
-    let (low, high) = codes.split_at(16);
-    for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
-        *out = low & 15 | (high & 15) << 4;
-    }
-}
-
-/// The fifth bits of codes, that of code `i` in bit `i`.
-fn fifths(codes: &[u8; 32]) -> [u8; 4] {
-    let bits = codes.iter().enumerate();
-    let all = bits.map(|(at, code)| u32::from(code >> 4) << at).sum();
-    u32::to_le_bytes(all)
-}
-
 /// Codes from −127 to 127: products of processors' vector instructions have no room for −128.
 pub(super) fn q8_0(values: &[f32; 32], out: &mut [u8; 34]) {
     let grid = scaled(values, [-127.0, 127.0]);
@@ -95,29 +81,25 @@ pub(super) fn q8_0(values: &[f32; 32], out: &mut [u8; 34]) {
 pub(super) fn q4_0(values: &[f32; 32], out: &mut [u8; 18]) {
     let grid = scaled(values, [-8.0, 7.0]);
     out[..2].copy_from_slice(&bytes(grid.scale));
-    nibbles(&counted(grid, values), &mut out[2..]);
+    BlockFormat::Q4_0.layout().put(&counted(grid, values), out);
 }
 
 pub(super) fn q4_1(values: &[f32; 32], out: &mut [u8; 20]) {
     let grid = shifted(values, 15.0);
     out[..2].copy_from_slice(&bytes(grid.scale));
     out[2..4].copy_from_slice(&bytes(grid.offset));
-    nibbles(&counted(grid, values), &mut out[4..]);
+    BlockFormat::Q4_1.layout().put(&counted(grid, values), out);
 }
 
 pub(super) fn q5_0(values: &[f32; 32], out: &mut [u8; 22]) {
     let grid = scaled(values, [-16.0, 15.0]);
-    let codes = counted(grid, values);
     out[..2].copy_from_slice(&bytes(grid.scale));
-    out[2..6].copy_from_slice(&fifths(&codes));
-    nibbles(&codes, &mut out[6..]);
+    BlockFormat::Q5_0.layout().put(&counted(grid, values), out);
 }
 
 pub(super) fn q5_1(values: &[f32; 32], out: &mut [u8; 24]) {
     let grid = shifted(values, 31.0);
-    let codes = counted(grid, values);
     out[..2].copy_from_slice(&bytes(grid.scale));
     out[2..4].copy_from_slice(&bytes(grid.offset));
-    out[4..8].copy_from_slice(&fifths(&codes));
-    nibbles(&codes, &mut out[8..]);
+    BlockFormat::Q5_1.layout().put(&counted(grid, values), out);
 }
