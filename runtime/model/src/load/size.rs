@@ -76,7 +76,7 @@ fn largest_coded(plan: &Plan, options: LoadOptions) -> u64 {
     let coded = places.filter(|(place, target)| Kept::of(place.slot, target, options).is_some());
     let sizes = coded.map(|(place, target)| {
         let [_, rows, columns] = place.slot.extents(&target.shape);
-        (size_of::<f32>() * rows * columns) as u64
+        count(&[size_of::<f32>(), rows, columns])
     });
     sizes.max().unwrap_or(0)
 }
@@ -86,7 +86,8 @@ pub(super) fn decoding_bytes(plan: &Plan, options: LoadOptions) -> u64 {
     let in_blocks = |(place, target): (&Place, &Target)| {
         let kept = Kept::of(place.slot, target, options);
         let blocks = options.exact && matches!(kept, Some(Kept::Blocks(_)));
-        blocks.then(|| decoding(target.shape.iter().product()))
+        let values = usize::try_from(count(&target.shape));
+        blocks.then(|| decoding(values.unwrap_or(usize::MAX)))
     };
     let all = plan.targets.iter().filter_map(in_blocks);
     all.max().unwrap_or(0)
@@ -95,18 +96,18 @@ pub(super) fn decoding_bytes(plan: &Plan, options: LoadOptions) -> u64 {
 /// Bytes of the weights of one place: blocks, or codes with their padding and scales where it keeps codes or gets some, with the factors of
 /// changes beside them, else values.
 fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) -> u64 {
-    let shape = slot.extents(&target.shape);
-    let [stack, rows, columns] = shape;
+    let [stack, rows, columns] = slot.extents(&target.shape);
+    let one = [1, rows, columns];
     if let Some(kept) = Kept::of(slot, target, options) {
         let codes = match kept {
-            Kept::Blocks(format) => stack * rows * 4 * format.row_words(columns),
-            Kept::Stored(scheme) => of_codes(shape, scheme, parts(slot, target, options)),
-            Kept::Rounded(by) => of_codes(shape, by.into(), parts(slot, target, options)),
+            Kept::Blocks(format) => 4 * rows * format.row_words(columns),
+            Kept::Stored(scheme) => of_codes(one, scheme, parts(slot, target, options)),
+            Kept::Rounded(by) => of_codes(one, by.into(), parts(slot, target, options)),
         };
-        let factors = factor_elements(target, shape) * options.dtype.size();
-        return (codes + factors) as u64;
+        let factors = factor_elements(target, one) * options.dtype.size();
+        return count(&[stack, codes + factors]);
     }
-    let values = (stack * rows * columns) as u64;
+    let values = count(&[stack, rows, columns]);
     // Gradients pass through no narrow table.
     let narrow = options.narrow_embedding
         && !options.frozen
@@ -119,6 +120,12 @@ fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) 
         options.dtype_of(slot)
     };
     values * dtype.size() as u64
+}
+
+/// The product of extents, in 64 bits: where addresses have 32, a stack of experts may have more values or bytes than a `usize` counts.
+fn count(extents: &[usize]) -> u64 {
+    let extents = extents.iter().map(|extent| *extent as u64);
+    extents.fold(1, u64::saturating_mul)
 }
 
 /// Bytes of FP8 codes with their padding and scales.

@@ -77,6 +77,9 @@ fn one_matrix_of_codes_is_decoded_at_a_time() {
         assert_eq!(largest_coded(&plan, LoadOptions::default()), 0, "{name}");
         assert_eq!(decoded_bytes(&plan, &Device::flex(), fp8), 0, "{name}");
     }
+    let more = usize::try_from(u32::MAX).unwrap();
+    assert_eq!(count(&[4, more]), 4 * u64::from(u32::MAX));
+    assert_eq!(count(&[more; 3]), u64::MAX);
 }
 
 /// An OLMoE of three layers with 8 gated experts, H = 48, and 80 inner elements.
