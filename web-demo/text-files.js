@@ -139,7 +139,8 @@ export function chosenOf(files) {
   return { adapter, model: alone ? null : modelOf(rest) };
 }
 
-const names = (files) => {
+/** The names of the first files, and how many more there are. @param {File[]} files */
+export const names = (files) => {
   const some = files.slice(0, 8).map(({ name }) => name);
   return some.join(', ') + (files.length > some.length ? ` and ${files.length - some.length} more` : '');
 };

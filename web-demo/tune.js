@@ -4,7 +4,7 @@ import { isCancelled, isLoss } from './client.js';
 import { historyRows, lineChart, roundUp } from './charts.js';
 import { checkGradients } from './device.js';
 import { byId, bytes, facts, h, milliseconds, short } from './dom.js';
-import { onDrop, withProgress } from './text-files.js';
+import { names, onDrop, withProgress } from './text-files.js';
 import { text } from './text.js';
 
 const SECTION = byId('tune');
@@ -197,11 +197,17 @@ function hideFiles() {
   control('files').hidden = true;
 }
 
-/** Takes a dropped or chosen file as the text to learn from. */
-async function take([file]) {
+/** Takes a dropped or chosen file as the text to learn from, or says why not. */
+async function take(files) {
+  const [file, ...others] = files;
   if (!file) return;
   if (begun || run) {
     control('status').textContent = 'Discard the training before another text is chosen.';
+    return;
+  }
+  if (others.length > 0) {
+    control('status').textContent =
+      `Expected one text file, got ${names(files)}. A model or an adapter goes to the section “Text”.`;
     return;
   }
   try {

@@ -141,6 +141,10 @@ async function whatCannotBeLearntFromIsToldOf(lab) {
   assert.match(await status(page), /log\.txt/);
   await dropped(page, { 'log.bin': Buffer.from([0xff, 0xfe, 0x00]) }, 'tune');
   await page.waitForFunction(() => document.querySelector('#tune-status').textContent.startsWith('log.bin can’t'));
+  // An adapter's first file would be a text, too.
+  await dropped(page, Object.fromEntries(FILES.map((name) => [name, Buffer.from('w8')])), 'tune');
+  await page.waitForFunction(() => document.querySelector('#tune-status').textContent.startsWith('Expected one text'));
+  assert.ok((await status(page)).includes(FILES.join(', ')), await status(page));
   assert.equal(await page.locator('#tune-text').inputValue(), 'w5 w6 w7');
   const told = async (message) => {
     await page.locator('#tune-start').click();
