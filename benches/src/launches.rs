@@ -4,15 +4,15 @@
 //! With Burn's fusion, additions in a row become one kernel; on XLA, they become one program.
 
 use crate::ceiling::{finish, finish_with};
-use crate::oracle::{distance, floats, outputs, tolerance, wide};
+use crate::oracle::{distance, floats, tolerance};
 use crate::timing::{Timing, timing};
 use crate::{BenchError, Checked, Progress};
-use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::Error;
 use moebius_device::Device as Name;
 use moebius_model::DecoderConfig;
-use moebius_model::decoder::{FeedForward, Model, Projections};
+use moebius_model::computation::Computation;
+use moebius_model::decoder::Model;
 
 /// Number of additions after which the host waits for CubeCL's CPU runtime, whose queue is short.
 const PACE: usize = 8;
@@ -129,7 +129,7 @@ fn byte(device: &Device) -> Result<Forward, BenchError> {
         let out = decoder.forward(input.clone());
         Ok::<_, BenchError>(out.map_err(BenchError::device)?.logits.flatten::<2>(0, 1))
     };
-    let want = reference(&decoder, usize::from(BYTE))?;
+    let want = reference(&decoder)?;
     let error = distance(&floats(forward()?), &want);
     let time = timing(|| finish_with(forward()?, device))?;
     Ok(Forward {
@@ -139,60 +139,12 @@ fn byte(device: &Device) -> Result<Forward, BenchError> {
     })
 }
 
-/// Logits \[256\] after `byte`, the first of its sequence, in f64. Attention is the value itself, since the query sees
-/// one key.
-fn reference(decoder: &Model, byte: usize) -> Result<Vec<f64>, BenchError> {
-    let row = |weight: Tensor<2>, at| wide(floats(weight.narrow(0, at, 1)));
-    let mut x = row(decoder.embedding.val(), byte);
-    if let Some(positions) = &decoder.positions {
-        add(&mut x, &row(positions.val(), 0));
-    }
-    for block in &decoder.blocks {
-        let (Some(attention), FeedForward::Experts(experts)) =
-            (&block.attention, &block.feed_forward)
-        else {
-            unreachable!("a decoder over bytes has attention and experts");
-        };
-        let Projections::Direct(direct) = &attention.projection else {
-            unreachable!("a decoder over bytes has a matrix for values");
-        };
-        let (Some(of_attention), Some(of_experts)) =
-            (&block.attention_norm, &block.feed_forward_norm)
-        else {
-            unreachable!("a decoder over bytes has a norm before each part");
-        };
-        let seen = normal(of_attention, &x);
-        let value = product(direct.value.weight.values()?, &seen);
-        add(&mut x, &product(attention.out.weight.values()?, &value));
-        let routed = normal(of_experts, &x).into_iter();
-        let routed: Vec<f32> = routed.map(|x| x as f32).collect();
-        add(&mut x, &outputs(experts, &routed)?);
-    }
-    let head = decoder.head.as_ref().unwrap_or(&decoder.embedding);
-    Ok(product(head.val(), &normal(&decoder.norm, &x)))
-}
-
-/// Product of W \[out, in\] and x \[in\].
-fn product(weight: Tensor<2>, x: &[f64]) -> Vec<f64> {
-    let weight = wide(floats(weight));
-    let rows = weight.chunks(x.len());
-    rows.map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum())
-        .collect()
-}
-
-/// RMSNorm: x divided by its root mean square, times the norm's weights.
-fn normal(norm: &RmsNorm, x: &[f64]) -> Vec<f64> {
-    let squares: f64 = x.iter().map(|x| x * x).sum();
-    let root = (squares / x.len() as f64 + norm.epsilon).sqrt();
-    let gamma = floats(norm.gamma.val());
-    x.iter()
-        .zip(gamma)
-        .map(|(x, gamma)| x / root * f64::from(gamma))
-        .collect()
-}
-
-fn add(to: &mut [f64], more: &[f64]) {
-    to.iter_mut().zip(more).for_each(|(to, more)| *to += more);
+/// Logits \[256\] after the byte, the first of its sequence, in f64.
+fn reference(decoder: &Model) -> Result<Vec<f64>, BenchError> {
+    let mut weights = decoder;
+    let computed = Computation::reference(decoder.spec(), &mut weights, &[u32::from(BYTE)]);
+    let mut parts = computed.map_err(BenchError::device)?.parts;
+    Ok(parts.pop().map_or_else(Vec::new, |head| head.values))
 }
 
 #[cfg(test)]
@@ -208,7 +160,7 @@ mod tests {
         let byte = TensorData::from([[i32::from(BYTE)]]);
         let byte = Tensor::<2, Int>::from_data(byte, &device);
         let logits = floats(right.forward(byte).unwrap().logits.flatten::<2>(0, 1));
-        let error = |of: &Model| distance(&logits, &reference(of, usize::from(BYTE)).unwrap());
+        let error = |of: &Model| distance(&logits, &reference(of).unwrap());
         assert!(error(&right) < 1e-5, "{}", error(&right));
         let mut wrong = right.clone();
         wrong.blocks[1].attention = other.blocks[1].attention.clone();

@@ -99,15 +99,6 @@ pub(crate) fn relative_error(
     Ok(router_error.max(distance(&pick(&out.y), &want)))
 }
 
-/// Output y \[T,H\] of a layer in f64 for x \[T,H\], with router logits rounded to f32.
-pub(crate) fn outputs(layer: &MoeLayer, x: &[f32]) -> Result<Vec<f64>, Error> {
-    let router = weights(layer)?.router;
-    let [_, hidden] = router.dims();
-    let logits = routing::logits_reference(x, &floats(router), hidden);
-    let logits: Vec<f32> = logits.into_iter().map(|logit| logit as f32).collect();
-    Ok(forward(layer, x, &logits)?.1)
-}
-
 /// The experts \[T,K\] chosen for tokens x \[T,H\] by `logits` \[T,E\], and the dropless output y \[T,H\].
 fn forward(layer: &MoeLayer, x: &[f32], logits: &[f32]) -> Result<(Vec<u32>, Vec<f64>), Error> {
     let weights = weights(layer)?;
