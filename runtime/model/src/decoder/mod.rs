@@ -384,25 +384,12 @@ impl Model {
         self.run(tokens, &places, Given::cached(cache, step))
     }
 
-    /// Computes the logits \[B, 1, V\] after the last new token of each of `sequences`, which all have S new tokens \[B, S\]. Their pages
-    /// belong to the pool of `cache`, whose own sequences stay as they are.
+    /// Computes the logits \[B, `last`, V\] after each of the last new tokens of each of `sequences`, which all have S new tokens \[B, S\], of
+    /// which `last` are 1 to S. Their pages belong to the pool of `cache`, whose own sequences stay as they are.
     ///
     /// # Errors
-    /// [`Error::Config`] for numbers of sequences or tokens that don't fit or are 0, [`Error::Moebius`] for pages that don't exist and when
-    /// the device can't run a layer.
-    pub fn last_of(
-        &self,
-        tokens: Tensor<2, Int>,
-        sequences: &[Span<'_>],
-        cache: &mut Cache,
-    ) -> Result<Logits, Error> {
-        self.last_few_of(tokens, 1, sequences, cache)
-    }
-
-    /// Does what [`last_of`](Self::last_of) does, with the logits \[B, `last`, V\] after each of the last tokens, of which there are 1 to S.
-    ///
-    /// # Errors
-    /// As [`last_of`](Self::last_of), and [`Error::Config`] for more logits than new tokens.
+    /// [`Error::Config`] for numbers of sequences or tokens that don't fit or are 0 and for more logits than new tokens, [`Error::Moebius`] for
+    /// pages that don't exist and when the device can't run a layer.
     pub fn last_few_of(
         &self,
         tokens: Tensor<2, Int>,
