@@ -27,7 +27,8 @@ mod tile;
 mod unit;
 mod visits;
 
-pub use backward::{launch_backward, launch_backward_ruled};
+pub use backward::launch_backward;
+pub(crate) use backward::launch_backward_ruled;
 #[cfg(feature = "emit")]
 pub use entries::entries;
 pub use operands::{BackwardBuffers, Strided, TableBuffers, Through};
@@ -120,7 +121,7 @@ pub fn plan(
     sized(problem, variant, device)?.checked(AttentionPass::Forward, device)
 }
 
-/// Plans a pass of an attention by the kernels that suit the device; `ruled` says whether there is a [`LaunchRule`].
+/// Plans a pass of an attention by the kernels that suit the device; `ruled` says whether there is a [`LaunchRule`], whose own loops aren't counted.
 ///
 /// # Errors
 /// [`Unsupported`] under the conditions of [`plan`], for the loops of this pass alone.
@@ -180,19 +181,6 @@ fn sized(
         table_grid: Grid::elementwise(KERNEL, longest, device)?,
         ruled: false,
         counted: false,
-    })
-}
-
-/// Plans an attention with a [`LaunchRule`] after the problem's rules, by [`Variant::Cpu`] on a processor and [`Variant::Unit`]
-/// elsewhere. Loops of the rule's own aren't counted.
-///
-/// # Errors
-/// [`Unsupported`] under the conditions of [`plan`].
-pub fn plan_ruled(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
-    let plan = plan(problem, Some(variant_with_rule(device)), device)?;
-    Ok(Plan {
-        ruled: true,
-        ..plan
     })
 }
 
@@ -303,8 +291,8 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
 /// Enqueues [`launch`] with `rule` after the problem's rules.
 ///
 /// # Panics
-/// Like [`launch`], and unless the plan comes from [`plan_ruled`].
-pub fn launch_ruled<R: LaunchRule>(
+/// Like [`launch`], and unless the plan is of an operation with such a rule.
+pub(crate) fn launch_ruled<R: LaunchRule>(
     client: &Client,
     plan: &Plan,
     buffers: ForwardBuffers,

@@ -57,8 +57,8 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
 /// Enqueues [`launch_backward`] with `rule` after the problem's rules.
 ///
 /// # Panics
-/// Like [`launch_backward`], and unless the plan comes from [`super::plan_ruled`].
-pub fn launch_backward_ruled<R: LaunchRule>(
+/// Like [`launch_backward`], and unless the plan is of an operation with such a rule.
+pub(crate) fn launch_backward_ruled<R: LaunchRule>(
     client: &Client,
     plan: &Plan,
     buffers: BackwardBuffers,
