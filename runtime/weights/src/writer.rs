@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{InFile, WeightsError, data_length, quoted, write_error};
 use crate::folder::{Part, parent, sync_folder, write_whole};
-use crate::fp8::{Fp8Weight, Matrix};
+use crate::fp8::Matrix;
 use crate::header::{Header, METADATA, byte_size};
 use crate::source::{INDEX_FILE, MODEL_FILE};
 
@@ -37,8 +37,7 @@ pub struct TensorSpec {
 
 impl TensorSpec {
     /// Declares the two tensors of an FP8 weight of this name and shape: codes and scales.
-    ///
-    /// A shape that hasn't two or three extents is refused when the weight is written.
+    /// [`Fp8Weight::check`](crate::Fp8Weight::check) holds a weight against its shape, which has two or three extents.
     pub fn of_fp8(name: &str, shape: &[usize], scheme: Fp8Scheme) -> [Self; 2] {
         let matrix = Matrix::of(shape);
         let grid = scheme.grid(matrix.rows, matrix.columns);
@@ -255,18 +254,6 @@ impl Writer {
         self.files[*file].write(place.begin + place.written, bytes)?;
         place.written = got;
         Ok(())
-    }
-
-    /// Writes the codes and scales of an FP8 weight that was declared with [`TensorSpec::of_fp8`]. The scale of the input is a tensor of
-    /// its own, and not written here.
-    ///
-    /// # Errors
-    /// The errors of [`Fp8Weight::check`] and [`Self::append`].
-    pub fn append_fp8(&mut self, weight: &Fp8Weight) -> Result<(), WeightsError> {
-        weight.check()?;
-        let [codes, scales] = TensorSpec::of_fp8(&weight.name, &weight.shape, weight.scheme);
-        self.append(&codes.name, &weight.codes)?;
-        self.append(&scales.name, &weight.scales.to_bytes())
     }
 
     /// Completes the files, and returns their paths, the index last.

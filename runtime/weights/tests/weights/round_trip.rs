@@ -280,7 +280,9 @@ proptest! {
             _ => NO_TEXT,
         };
         let mut writer = Writer::file(&path, &specs, &text).unwrap();
-        writer.append_fp8(&weight).unwrap();
+        weight.check().unwrap();
+        writer.append(&specs[0].name, &weight.codes).unwrap();
+        writer.append(&specs[1].name, &weight.scales.to_bytes()).unwrap();
         writer.finish().unwrap();
         let reader = Reader::open(&path).unwrap();
         let layout = reader.fp8_layout(&weight.name, Unscaled::Refuse).unwrap();
