@@ -72,8 +72,17 @@ pub const UNEVEN: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
 
-/// Twice the values of the 16 codes of E2M1; ggml has no −0.
+/// Twice the values of the 16 codes of E2M1 (OCP MX, 2023); ggml has no −0.
 pub const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// The values of codes in E2M1 times `scale`, the first code of a byte in its low half. −0 stays what it is.
+pub fn e2m1_values(codes: &[u8], scale: f32) -> impl Iterator<Item = f32> {
+    let halves = codes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
+    halves.map(move |code| {
+        let value = f32::from(TWICE_E2M1[usize::from(code & 7)]) / 2.0 * scale;
+        if code & 8 == 0 { value } else { -value }
+    })
+}
 
 /// How the blocks of a format lie in memory. Places are bytes, counted from the first of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

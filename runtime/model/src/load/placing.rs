@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use burn::tensor::Device;
 use moebius::fp8::{Fp8Layout, Fp8Tensor, Quantizer};
+use moebius_ops::blocks::e2m1_values;
 use moebius_ops::quantize::quantize_host;
 use moebius_ops::scaling::{Fp8Scheme, HostScales, ScaleType};
 use moebius_weights::Fp8Weight;
@@ -11,9 +12,6 @@ use moebius_weights::Fp8Weight;
 use super::mapping::{MXFP4_BLOCK, Piece};
 use crate::error::Error;
 use crate::families::{Form, Part};
-
-/// The values of 4-bit codes in E2M1 (OCP MX, 2023), without the sign.
-const E2M1: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
 /// The row that row `row` of a piece gets in a place with `rows` rows.
 fn row_of(piece: &Piece, rows: usize, row: usize) -> usize {
@@ -121,11 +119,7 @@ pub(super) fn decode_mxfp4(codes: &[u8], scales: &[u8], columns: usize) -> Vec<f
         let scale = f64::from(scale) - 127.0;
         let scale = scale.exp2() as f32;
         let left = columns - number % across * MXFP4_BLOCK;
-        let halves = codes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
-        values.extend(halves.take(left).map(|code| {
-            let value = E2M1[usize::from(code & 7)] * scale;
-            if code & 8 == 0 { value } else { -value }
-        }));
+        values.extend(e2m1_values(codes, scale).take(left));
     }
     values
 }

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use moebius_ops::blocks::BlockFormat;
+use moebius_ops::blocks::{BlockFormat, e2m1_values};
 use moebius_ops::fp8::{Fp8Format, decode_host};
 use moebius_ops::scaling::e8m0_value;
 use safetensors::Dtype;
@@ -18,9 +18,6 @@ use safetensors::Dtype;
 use super::blocks::PAIRS;
 use super::part::{Part, Parts, ReadParts};
 use crate::error::WeightsError;
-
-/// The values of the codes of E2M1 without a sign (OCP MX, 2023).
-const E2M1: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
 /// Format of the scales; it also says how many neighbours share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,11 +198,7 @@ impl Fours {
         self.check_scales(&scales, read)?;
         for (codes, &scale) in codes.chunks_exact(self.scale.group() / 2).zip(&scales) {
             let scale = self.scale.value(scale) * times / over;
-            let halves = codes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
-            values.extend(halves.map(|code| {
-                let value = E2M1[usize::from(code & 7)] * scale;
-                if code & 8 == 0 { value } else { -value }
-            }));
+            values.extend(e2m1_values(codes, scale));
         }
         Ok(())
     }
