@@ -12,7 +12,7 @@ use super::route::{Routing, check_mask};
 use super::routers::{Router, Sizes};
 use super::running::constant;
 use crate::Error;
-use crate::check::check_equal;
+use crate::check::{check_equal, shaped};
 use crate::fp8::Weight;
 use crate::ops::routing::router_logits;
 use crate::ops::{self, Run, StageClock};
@@ -336,10 +336,10 @@ impl MoeLayer {
             return self.empty_output(&x);
         }
         let sequence = if D > 1 { shape[D - 2] } else { 1 };
-        let x = x.reshape([tokens, hidden]);
+        let x = shaped(x, [tokens, hidden]);
         let out = self.forward_tokens(x, sequence, given, None)?;
         Ok(MoeOutput {
-            y: out.y.reshape(shape),
+            y: shaped(out.y, shape),
             routing: out.routing,
             dropped_slots: out.dropped_slots,
         })

@@ -2,7 +2,7 @@
 
 use super::linear;
 use crate::Error;
-use crate::check::{check_device, check_positive, check_same, reshaped};
+use crate::check::{check_device, check_positive, check_same, reshaped, shaped};
 use crate::fp8::training::{Fp8Product, Fp8Recipe};
 use crate::fp8::{ActivationScaling, Fp8Tensor, Instructions, Operand, Quantizer, Weight, changed};
 use crate::ops::Rows;
@@ -242,8 +242,8 @@ impl Linear {
         let wide = n > 0 && k > 0;
         let (expected, got) = ("at least 1 output and 1 input", format_args!("[{n}, {k}]"));
         Mismatch::unless(wide, "weight [out, in]", expected, got)?;
-        let y = self.rows(x.reshape([rows, k]))?;
-        Ok(y.reshape(shape))
+        let y = self.rows(shaped(x, [rows, k]))?;
+        Ok(shaped(y, shape))
     }
 
     /// Computes y \[rows, out\] from a checked x \[rows, in\].
