@@ -109,7 +109,7 @@ impl Computed {
             }
             Self::Words(words) => {
                 let words: Vec<i32> = words.into_iter().map(|word| word as i32).collect();
-                let data = TensorData::new(words, info.shape.clone());
+                let data = TensorData::new(words, info.shape.iter().copied());
                 Value::Word(Flex::int_from_data(data, &Default::default()))
             }
             Self::Changed(tensor) => Value::Word(tensor),
@@ -118,7 +118,8 @@ impl Computed {
 }
 
 pub(super) fn float_tensor(values: Vec<f32>, shape: &[usize]) -> Rows {
-    Flex::float_from_data(TensorData::new(values, shape.to_vec()), &Default::default())
+    let data = TensorData::new(values, shape.iter().copied());
+    Flex::float_from_data(data, &Default::default())
 }
 
 /// Casts values to `dtype`.
