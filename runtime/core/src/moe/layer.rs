@@ -396,12 +396,13 @@ impl MoeLayer {
             assignment,
             dropped,
         } = stage.run(&x, given.mask, along, clock.as_ref())?;
-        let (rows, weights) = (x.clone(), routing.weights.clone());
+        let shared = self.shared.as_ref().map(|shared| (shared, x.clone()));
+        let (dtype, weights) = (x.dtype(), routing.weights.clone());
         // The only slot of a token has the token's row, so the weight can go to either side of the expert.
         let (rows, weights) = if config.weighted_input {
-            (rows * weights.clone().cast(x.dtype()), weights.ones_like())
+            (x * weights.clone().cast(dtype), weights.ones_like())
         } else {
-            (rows, weights)
+            (x, weights)
         };
         let slots = Slots {
             x: rows,
@@ -418,9 +419,8 @@ impl MoeLayer {
             Experts::Attention(experts) => experts.forward(&assignment, slots, config)?,
             Experts::ParameterEfficient(experts) => experts.forward(&assignment, slots, config)?,
         };
-        let shared = self.shared.as_ref();
         Ok(MoeOutput {
-            y: SharedExpert::beside(shared, y, x, config, self.variant)?,
+            y: SharedExpert::beside(shared, y, config, self.variant)?,
             dropped_slots: dropped,
             routing,
         })

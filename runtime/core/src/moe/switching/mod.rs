@@ -205,8 +205,8 @@ impl SwitchedExperts {
         let slots = self.slot_outputs(&x, chosen, then)?;
         let weights = routing.weights.clone().mask_fill(nowhere, 0.0);
         let y = combined(slots, weights, self.variant)?;
-        let shared = self.layer.shared.as_ref();
-        let y = SharedExpert::beside(shared, y, x, &self.layer.config, self.variant)?;
+        let shared = self.layer.shared.as_ref().map(|shared| (shared, x));
+        let y = SharedExpert::beside(shared, y, &self.layer.config, self.variant)?;
         Ok(MoeOutput {
             y: shaped(y, shape),
             routing,
