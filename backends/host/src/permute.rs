@@ -19,8 +19,10 @@ impl Segments {
     /// Segments from the order, offsets and positions of a sort, or a single segment of `rows` rows if there is no sort.
     pub fn new([order, offsets, positions]: [Option<Vec<u32>>; 3], rows: usize) -> Self {
         let all = || (0..rows as u32).collect();
-        let offsets = offsets.unwrap_or_else(|| vec![0, rows as u32]);
-        let offsets: Vec<usize> = offsets.iter().map(|offset| *offset as usize).collect();
+        let offsets: Vec<usize> = match offsets {
+            Some(offsets) => offsets.iter().map(|offset| *offset as usize).collect(),
+            None => vec![0, rows],
+        };
         let mut order = order.unwrap_or_else(all);
         order.truncate(offsets[offsets.len() - 1]);
         Self {

@@ -238,9 +238,9 @@ impl BlockTensor {
     /// Computes y \[T, rows\] from x \[T, columns\] and a bias \[rows\], all checked by the caller.
     pub(crate) fn linear(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
         let [_, n, k] = self.layout.shape;
-        by_parts(x, |x| {
+        by_parts(x, bias, |x, bias| {
             let problem = Problem::dense(x.dims()[0], n, k)?;
-            let bias = bias.clone().map(Tensor::unsqueeze);
+            let bias = bias.map(Tensor::unsqueeze);
             self.product(x, bias, problem, Rows::All(None))
         })
     }

@@ -75,6 +75,14 @@ pub(crate) fn reshaped<const D: usize, const E: usize>(
     x.reshape(shape)
 }
 
+/// Returns x in another shape with as many elements, or x itself if it has this shape: Burn's `reshape` makes a new handle even then.
+pub(crate) fn shaped<const D: usize, const E: usize>(x: Tensor<D>, shape: [usize; E]) -> Tensor<E> {
+    if x.dims().as_slice() == shape.as_slice() {
+        return Tensor::from_dispatch(x.into_dispatch());
+    }
+    x.reshape(shape)
+}
+
 /// Returns a matrix or a stack of matrices as a stack.
 pub(crate) fn stacked<const D: usize>(x: Tensor<D>) -> Result<Tensor<3>, Mismatch> {
     let shape = match x.dims().as_slice() {

@@ -59,14 +59,14 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
     if rows == 0 {
         return Ok(Tensor::empty([0, n], (&x.device(), x.dtype())));
     }
-    by_parts(x, |x| {
+    by_parts(x, (w, bias), |x, (w, bias)| {
         let rows = x.dims()[0];
         let problem = Problem {
             slots: rows,
             row_bound: rows,
             ..problem
         };
-        let (w, bias) = (w.clone().unsqueeze(), bias.clone().map(Tensor::unsqueeze));
+        let (w, bias) = (w.unsqueeze(), bias.map(Tensor::unsqueeze));
         ops::grouped_gemm::run(x, (w, None), bias, Rows::All(None), problem)
     })
 }

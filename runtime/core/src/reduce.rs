@@ -22,18 +22,22 @@ pub(crate) fn longest(device: &Device) -> Option<usize> {
     Some((rounds as usize / SHARE).max(2))
 }
 
-/// Computes a product of the rows of x, in parts if x has more rows than the device takes that records gradients: the gradient of a bias sums
-/// all rows of a call in one loop.
-pub(crate) fn by_parts(
+/// Computes a product of the rows of x and `operands`, in parts if x has more rows than the device takes that records gradients: the gradient
+/// of a bias sums all rows of a call in one loop.
+pub(crate) fn by_parts<T: Clone>(
     x: Tensor<2>,
-    product: impl Fn(Tensor<2>) -> Result<Tensor<2>, Error>,
+    operands: T,
+    product: impl Fn(Tensor<2>, T) -> Result<Tensor<2>, Error>,
 ) -> Result<Tensor<2>, Error> {
     let (rows, device) = (x.dims()[0], x.device());
     let most = longest(&device).filter(|most| device.is_autodiff() && rows > *most);
     let Some(most) = most else {
-        return product(x);
+        return product(x, operands);
     };
-    let part = |first: usize| product(x.clone().narrow(0, first, most.min(rows - first)));
+    let part = |first: usize| {
+        let x = x.clone().narrow(0, first, most.min(rows - first));
+        product(x, operands.clone())
+    };
     let parts: Result<Vec<_>, Error> = (0..rows).step_by(most).map(part).collect();
     Ok(Tensor::cat(parts?, 0))
 }

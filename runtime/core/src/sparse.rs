@@ -173,13 +173,13 @@ impl Sparse24Tensor {
     /// Computes x · Wᵀ + b \[T, rows\] from x \[T, columns\] and b \[rows\], all checked by the caller.
     pub(crate) fn linear(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
         let [n, k] = self.dims();
-        by_parts(x, |x| {
+        by_parts(x, bias, |x, bias| {
             let problem = Problem {
                 element: element(x.dtype())?,
                 ..Problem::dense(x.dims()[0], n, k)?
             };
             let w = (self.kept().unsqueeze(), Some(self.places().unsqueeze()));
-            let bias = bias.clone().map(Tensor::unsqueeze);
+            let bias = bias.map(Tensor::unsqueeze);
             grouped_gemm::run(x, w, bias, Rows::All(None), problem)
         })
     }

@@ -201,58 +201,118 @@ fn of_few(operands: &Operands<'_>, source: &impl Source, o: &mut [f32], lse: &mu
     let Some(rows) = blocks.first().map(Block::rows) else {
         return;
     };
-    // All queries of a key head are in one block.
-    let out = o.par_chunks_mut(rows * width).zip(lse.par_chunks_mut(rows));
     let work = operands.problem.query_rows() * s.keys * (s.head_dim + width);
-    let least = if work < LEAST_WORK { blocks.len() } else { 1 };
-    let tasks = blocks.into_par_iter().zip(out).with_min_len(least);
-    tasks.for_each(|(block, out)| {
+    let task = |blocks: &[Block], out: (&mut [f32], &mut [f32])| {
         dispatch(FewTask {
             operands,
             source,
-            block,
+            blocks,
             out,
         });
-    });
+    };
+    if work < LEAST_WORK {
+        task(&blocks, (o, lse));
+        return;
+    }
+    // All queries of a key head are in one block.
+    let out = o.par_chunks_mut(rows * width).zip(lse.par_chunks_mut(rows));
+    let tasks = blocks.par_chunks(1).zip(out);
+    tasks.for_each(|(blocks, out)| task(blocks, out));
 }
 
-/// The forward pass of all queries of a key head, without packing.
+/// The forward pass of all queries of some key heads, without packing.
 struct FewTask<'a, K> {
     operands: &'a Operands<'a>,
     source: &'a K,
-    block: Block,
-    /// The block's rows of o and lse.
+    /// A block for each key head, all with as many rows.
+    blocks: &'a [Block],
+    /// The blocks' rows of o and lse.
     out: (&'a mut [f32], &'a mut [f32]),
+}
+
+/// Memory that the blocks of a task share, because a block of one query takes less time than to get it anew.
+struct Room {
+    /// Queries times the scale.
+    q: Vec<f32>,
+    /// Some keys, transposed.
+    turned: Panels,
+    /// Values, of a source that doesn't store them as they are read.
+    values: Vec<f32>,
+    /// The scores of each row for a block of keys.
+    scores: [[Line; KEYS / PANEL]; FEW],
 }
 
 impl<K: Source> Kernel for FewTask<'_, K> {
     #[inline(always)]
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
-        let (operands, block) = (self.operands, &self.block);
+        let Self {
+            operands,
+            source,
+            blocks,
+            out: (o, lse),
+        } = self;
+        let s = operands.problem.sizes();
+        let rows = blocks.first().map_or(1, Block::rows);
+        let mut room = Room {
+            q: Vec::new(),
+            turned: Panels::new(s.head_dim, PANEL),
+            values: Vec::new(),
+            scores: [[[0.0; PANEL]; KEYS / PANEL]; FEW],
+        };
+        let o = o.chunks_exact_mut(rows * s.value_dim);
+        for (block, out) in blocks.iter().zip(o.zip(lse.chunks_exact_mut(rows))) {
+            let few = FewQueries {
+                operands,
+                source,
+                block,
+                room: &mut room,
+            };
+            few.run(simd, transpose, out);
+        }
+    }
+}
+
+/// The forward pass of all queries of a key head, without packing.
+struct FewQueries<'a, K> {
+    operands: &'a Operands<'a>,
+    source: &'a K,
+    block: &'a Block,
+    room: &'a mut Room,
+}
+
+impl<K: Source> FewQueries<'_, K> {
+    /// Fills the block's rows of o and lse.
+    #[inline(always)]
+    fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T, (o, lse): (&mut [f32], &mut [f32])) {
+        let (operands, block) = (self.operands, self.block);
         let (s, rows) = (*operands.problem.sizes(), block.rows());
         let (dim, width) = (s.head_dim, s.value_dim);
         let head = block.batch * s.kv_heads + block.heads.start / operands.problem.group();
-        let q = operands.scaled_queries(block);
-        let (o, lse) = self.out;
-        let mut running = vec![Running::new(); rows];
-        let mut turned = Panels::new(dim, PANEL);
-        let mut room = Vec::new();
-        let mut scores = [[[0.0; PANEL]; KEYS / PANEL]; FEW];
+        let Room {
+            q,
+            turned,
+            values,
+            scores,
+        } = self.room;
+        q.clear();
+        q.extend(operands.scaled(block));
+        let mut running = [Running::new(); FEW];
         for (keys, full) in operands.key_blocks(block) {
             for (at, first) in keys.clone().step_by(PANEL).enumerate() {
                 let some = first..(first + PANEL).min(keys.end);
                 let lines = turned.only(some.len());
                 self.source.keys(transpose, head, some, lines);
                 let mut sums = [[0.0; PANEL]; FEW];
-                let right = (&turned, 0..dim, 0..1);
-                add_product(simd, (Left::Rows(&q, dim), rows), right, &mut sums);
-                for (scores, sums) in scores.iter_mut().zip(sums) {
-                    scores[at] = sums;
+                let right = (&*turned, 0..dim, 0..1);
+                add_product(simd, (Left::Rows(q, dim), rows), right, &mut sums);
+                for (scores, sums) in scores.iter_mut().zip(&sums[..rows]) {
+                    scores[at] = *sums;
                 }
             }
-            let v = self.source.values(head, keys.clone(), &mut room);
+            let tiles = panels_of(&keys).len();
+            let v = self.source.values(head, keys.clone(), values);
             for (row, o) in o.chunks_exact_mut(width).enumerate() {
-                let scores = scores[row].as_flattened_mut();
+                let scores = scores[row][..tiles].as_flattened_mut();
                 let none: [&mut [f32]; 2] = [&mut [], &mut []];
                 operands.apply(simd, (block, row), (&keys, full), scores, none);
                 let shrink = running[row].add(simd, scores);

@@ -143,10 +143,16 @@ impl Operands<'_> {
 
     /// Returns the queries of a block times the scale.
     pub(super) fn scaled_queries(&self, block: &Block) -> Vec<f32> {
+        self.scaled(block).collect()
+    }
+
+    /// Yields the queries of a block times the scale.
+    pub(super) fn scaled(&self, block: &Block) -> impl Iterator<Item = f32> {
         let width = self.problem.sizes().head_dim;
         let first = self.first_row(block) * width;
         let q = self.q[first..][..block.rows() * width].iter();
-        q.map(|q| q * self.problem.scale()).collect()
+        let scale = self.problem.scale();
+        q.map(move |q| q * scale)
     }
 
     /// The index of a block's first row in \[B, Hq, Sq\].

@@ -262,9 +262,9 @@ impl Codes {
     /// Computes y \[rows, out\] from x \[rows, in\] and a bias \[out\], all checked by the caller, in the dtype of x.
     pub(crate) fn linear(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
         let (dtype, [_, n, k]) = (x.dtype(), self.matrices.layout().shape);
-        by_parts(x, |x| {
+        by_parts(x, bias, |x, bias| {
             let problem = Problem::dense(x.dims()[0], n, k)?;
-            let bias = bias.clone().map(Tensor::unsqueeze);
+            let bias = bias.map(Tensor::unsqueeze);
             let y = self.product(x, bias, problem, Rows::All(None))?;
             Ok(y.cast(dtype))
         })

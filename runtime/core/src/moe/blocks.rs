@@ -5,7 +5,7 @@ use super::experts::FeedForwardExperts;
 use super::layer::MoeLayer;
 use super::route::Routing;
 use crate::Error;
-use crate::check::check_positive;
+use crate::check::{check_positive, shaped};
 use burn::module::Module;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
@@ -183,8 +183,8 @@ impl DenseBlock {
         if tokens == 0 {
             return Ok(x);
         }
-        let x = x.reshape([tokens, hidden]);
+        let x = shaped(x, [tokens, hidden]);
         let y = self.experts.forward_all(x, None, &self.config, None)?;
-        Ok(y.reshape(shape))
+        Ok(shaped(y, shape))
     }
 }

@@ -28,7 +28,7 @@ impl Like {
 
     /// What the matrix of logits is like: in f32 it may be so in a layer of any dtype, since logits are.
     pub(super) fn for_logits<const D: usize>(&self, matrix: &Param<Tensor<D>>) -> Self {
-        let dtype = match matrix.val().dtype() {
+        let dtype = match matrix.dtype() {
             DType::F32 => DType::F32,
             _ => self.dtype,
         };
@@ -57,7 +57,6 @@ impl Like {
         weight: &Param<Tensor<D>>,
         shape: [usize; D],
     ) -> Result<(), Mismatch> {
-        let weight = weight.val();
         check_same(what, weight.dims(), shape)?;
         check_same(what, weight.dtype(), self.dtype)?;
         check_device(what, weight.device(), &self.device)

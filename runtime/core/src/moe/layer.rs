@@ -12,7 +12,7 @@ use super::route::{Routing, check_mask};
 use super::routers::{Router, Sizes};
 use super::running::constant;
 use crate::Error;
-use crate::check::check_equal;
+use crate::check::{check_equal, shaped};
 use crate::fp8::Weight;
 use crate::ops::routing::router_logits;
 use crate::ops::{self, Run, StageClock};
@@ -336,10 +336,10 @@ impl MoeLayer {
             return self.empty_output(&x);
         }
         let sequence = if D > 1 { shape[D - 2] } else { 1 };
-        let x = x.reshape([tokens, hidden]);
+        let x = shaped(x, [tokens, hidden]);
         let out = self.forward_tokens(x, sequence, given, None)?;
         Ok(MoeOutput {
-            y: out.y.reshape(shape),
+            y: shaped(out.y, shape),
             routing: out.routing,
             dropped_slots: out.dropped_slots,
         })
@@ -396,12 +396,13 @@ impl MoeLayer {
             assignment,
             dropped,
         } = stage.run(&x, given.mask, along, clock.as_ref())?;
-        let (rows, weights) = (x.clone(), routing.weights.clone());
+        let shared = self.shared.as_ref().map(|shared| (shared, x.clone()));
+        let (dtype, weights) = (x.dtype(), routing.weights.clone());
         // The only slot of a token has the token's row, so the weight can go to either side of the expert.
         let (rows, weights) = if config.weighted_input {
-            (rows * weights.clone().cast(x.dtype()), weights.ones_like())
+            (x * weights.clone().cast(dtype), weights.ones_like())
         } else {
-            (rows, weights)
+            (x, weights)
         };
         let slots = Slots {
             x: rows,
@@ -418,9 +419,8 @@ impl MoeLayer {
             Experts::Attention(experts) => experts.forward(&assignment, slots, config)?,
             Experts::ParameterEfficient(experts) => experts.forward(&assignment, slots, config)?,
         };
-        let shared = self.shared.as_ref();
         Ok(MoeOutput {
-            y: SharedExpert::beside(shared, y, x, config, self.variant)?,
+            y: SharedExpert::beside(shared, y, config, self.variant)?,
             dropped_slots: dropped,
             routing,
         })

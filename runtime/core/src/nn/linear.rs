@@ -2,7 +2,7 @@
 
 use super::linear;
 use crate::Error;
-use crate::check::{check_device, check_positive, check_same, reshaped};
+use crate::check::{check_device, check_positive, check_same, reshaped, shaped};
 use crate::fp8::training::{Fp8Product, Fp8Recipe};
 use crate::fp8::{ActivationScaling, Fp8Tensor, Instructions, Operand, Quantizer, Weight, changed};
 use crate::ops::Rows;
@@ -232,7 +232,9 @@ impl Linear {
         let [n, k] = self.weight.dims();
         let (right, got) = (shape.last() == Some(&k), format_args!("{shape:?}"));
         Mismatch::unless(right, "x [.., in]", format_args!("[.., {k}]"), got)?;
-        self.check(x.dtype(), &x.device())?;
+        let operand = self.weight.operand();
+        let bias = self.bias.as_ref().map(Param::val);
+        self.check((&operand, bias.as_ref()), x.dtype(), &x.device())?;
         let rows: usize = shape[..D - 1].iter().product();
         shape[D - 1] = n;
         if rows == 0 {
@@ -242,15 +244,22 @@ impl Linear {
         let wide = n > 0 && k > 0;
         let (expected, got) = ("at least 1 output and 1 input", format_args!("[{n}, {k}]"));
         Mismatch::unless(wide, "weight [out, in]", expected, got)?;
-        let y = self.rows(x.reshape([rows, k]))?;
-        Ok(y.reshape(shape))
+        let y = self.rows(shaped(x, [rows, k]), operand, bias)?;
+        Ok(shaped(y, shape))
     }
 
-    /// Computes y \[rows, out\] from a checked x \[rows, in\].
-    fn rows(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        let bias = self.bias.as_ref().map(Param::val);
-        let y = match self.weight.operand() {
-            Operand::Float(w) => linear(x.clone(), w, bias)?,
+    /// Computes y \[rows, out\] from a checked x \[rows, in\], the weight and the bias.
+    fn rows(
+        &self,
+        x: Tensor<2>,
+        weight: Operand<'_, 2>,
+        bias: Option<Tensor<1>>,
+    ) -> Result<Tensor<2>, Error> {
+        let changes = self.weight.changes();
+        // Without another handle of x, a device may write in its place.
+        let of_changes = (!changes.is_empty()).then(|| x.clone());
+        let y = match weight {
+            Operand::Float(w) => linear(x, w, bias)?,
             Operand::Training(product, w) => {
                 let y = product.apply(x, w, |x, w| linear(x, w, None))?;
                 // The bias is added outside of the product, because its gradient is that of y without rounding.
@@ -259,16 +268,24 @@ impl Linear {
                     None => y,
                 });
             }
-            Operand::Codes(codes) => codes.linear(x.clone(), bias)?,
-            Operand::Sparse24(weights) => weights.linear(x.clone(), bias)?,
-            Operand::Blocks(weights) => weights.linear(x.clone(), bias)?,
+            Operand::Codes(codes) => codes.linear(x, bias)?,
+            Operand::Sparse24(weights) => weights.linear(x, bias)?,
+            Operand::Blocks(weights) => weights.linear(x, bias)?,
         };
-        changed(y, &x, self.weight.changes(), Rows::All(None))
+        match of_changes {
+            Some(x) => changed(y, &x, changes, Rows::All(None)),
+            None => Ok(y),
+        }
     }
 
-    /// Checks the parameters, which records may have replaced, against the dtype and device of x.
-    fn check(&self, dtype: DType, device: &Device) -> Result<(), Error> {
-        match self.weight.operand() {
+    /// Checks the weight and the bias, which records may have replaced, against the dtype and device of x.
+    fn check(
+        &self,
+        (weight, bias): (&Operand<'_, 2>, Option<&Tensor<1>>),
+        dtype: DType,
+        device: &Device,
+    ) -> Result<(), Error> {
+        match weight {
             Operand::Codes(codes) => codes.check(device)?,
             Operand::Sparse24(weights) => {
                 check_same("dtype of x", dtype, weights.dtype())?;
@@ -287,8 +304,7 @@ impl Linear {
         if !self.weight.changes().is_empty() {
             check_same("dtype of x, that of changes", dtype, self.weight.dtype())?;
         }
-        if let Some(bias) = &self.bias {
-            let bias = bias.val();
+        if let Some(bias) = bias {
             check_same("bias [out]", bias.dims(), [self.weight.dims()[0]])?;
             check_same("dtype of x, that of the bias", dtype, bias.dtype())?;
             check_device("device of the bias", bias.device(), device)?;

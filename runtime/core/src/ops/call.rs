@@ -206,7 +206,7 @@ impl Request {
             clock: None,
             launches: None,
         });
-        let operands = Vec::new();
+        let operands = Vec::with_capacity(call.signature.operands.len());
         Ok(Self { call, operands })
     }
 

@@ -262,7 +262,7 @@ pub(crate) fn attend(
 pub(super) mod flex {
     //! The operations on Flex.
 
-    use crate::ops::host::{Computed, Floats, Operands, words};
+    use crate::ops::host::{Computed, Floats, Operands, contiguous, words};
     use moebius_host::exact as host;
     use moebius_host::kv_cache::Places;
     use moebius_ops::Exact;
@@ -304,7 +304,7 @@ pub(super) mod flex {
 
     fn attended(attend: &Attend, mut b: Operands) -> Vec<f32> {
         let [table, spans] = ["table", "spans"].map(|name| words(b.word(name)));
-        let pool = b.word("pool").to_contiguous();
+        let pool = contiguous(b.word("pool"));
         let [q, sinks] = ["q", "sinks"].map(|name| Floats::of(&mut b, name));
         let places = Places {
             table: &table,

@@ -133,7 +133,9 @@ pub(super) mod flex {
     //! Feed-forward experts on Flex.
 
     use super::StageClock;
-    use crate::ops::host::{Computed, Floats, Operands, Rows, floats, matrices, segments};
+    use crate::ops::host::{
+        Computed, Floats, Operands, Rows, contiguous, floats, matrices, segments,
+    };
     use moebius_host::experts::{self as host, Stage, Weights};
     use moebius_host::permute::Segments;
     use moebius_ops::Experts as Operation;
@@ -155,10 +157,10 @@ pub(super) mod flex {
             let weights = b.maybe_float("weights");
             Self {
                 segments: segments(b, problem.row_bound),
-                x: b.float("x").to_contiguous(),
+                x: contiguous(b.float("x")),
                 weights: weights.map_or_else(|| vec![1.0; problem.row_bound], floats),
-                w_in: b.float("w_in").to_contiguous(),
-                w_out: b.float("w_out").to_contiguous(),
+                w_in: contiguous(b.float("w_in")),
+                w_out: contiguous(b.float("w_out")),
                 biases: ["b_in", "b_out"].map(|name| Floats::of(b, name)),
             }
         }

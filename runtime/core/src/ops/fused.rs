@@ -5,6 +5,8 @@ use crate::Error;
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Tensor};
 use moebius_ops::Mismatch;
+#[cfg(feature = "flex")]
+use std::ops::ControlFlow;
 
 /// Computes Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension; in one pass on Flex if no gradients are recorded. With γ in f32
 /// everything is computed in f32, and rounded to the dtype of x at the end.
@@ -16,16 +18,17 @@ pub fn rms_norm<const D: usize>(norm: &RmsNorm, x: Tensor<D>) -> Tensor<D> {
     if x.shape().num_elements() == 0 && x.dims().last() == norm.gamma.dims().last() {
         return x;
     }
-    let dtype = x.dtype();
+    let (dtype, gamma) = (x.dtype(), norm.gamma.val());
     // The gradient of γ is a sum over all rows, of which 16 bits would round each term.
-    let x = match norm.gamma.val().dtype() {
+    let x = match gamma.dtype() {
         DType::F32 => x.cast(DType::F32),
         _ => x,
     };
     #[cfg(feature = "flex")]
-    if let Some(y) = flex::rms_norm(&x, norm) {
-        return y.cast(dtype);
-    }
+    let x = match flex::rms_norm(x, gamma, norm.epsilon) {
+        ControlFlow::Break(y) => return y.cast(dtype),
+        ControlFlow::Continue(x) => x,
+    };
     norm.forward(x).cast(dtype)
 }
 
@@ -51,9 +54,10 @@ pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tens
         return Ok(x);
     }
     #[cfg(feature = "flex")]
-    if let Some(y) = flex::rotate(&x, &tables, pairs) {
-        return Ok(y);
-    }
+    let x = match flex::rotate(x, &tables, pairs) {
+        ControlFlow::Break(y) => return Ok(y),
+        ControlFlow::Continue(x) => x,
+    };
     let [cos, sin] = tables;
     let [left, right] = if interleaved {
         let pairs = x.clone().narrow(3, at, 2 * half);
@@ -86,25 +90,25 @@ pub struct Pairs {
 
 #[cfg(feature = "flex")]
 mod flex {
-    //! The operations on Flex, in f32 without recorded gradients.
+    //! The operations on Flex, in f32 without recorded gradients. A tensor that isn't of this kind comes back, so that no handle is cloned to try.
 
     use super::Pairs;
-    use crate::ops::host::{Rows, float_tensor};
+    use crate::ops::host::{Rows, contiguous, float_tensor};
     use burn::backend::{
         BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
     };
-    use burn::nn::RmsNorm;
     use burn::tensor::{DType, Tensor};
     use moebius_host::fused::{self, Rotation};
+    use std::ops::ControlFlow::{self, Break, Continue};
 
-    /// Returns the contiguous f32 values of a tensor on Flex that records no gradients; `None` for other tensors.
-    fn on_host<const D: usize>(tensor: &Tensor<D>) -> Option<Rows> {
-        match tensor.clone().into_dispatch() {
+    /// Returns the contiguous f32 values of a tensor on Flex that records no gradients, or another tensor as it is.
+    fn on_host<const D: usize>(tensor: Tensor<D>) -> ControlFlow<Rows, Tensor<D>> {
+        match tensor.into_dispatch() {
             DispatchTensor {
                 kind: DispatchTensorKind::Flex(BackendTensor::Float(values)),
                 autodiff: DispatchAutodiffContext::Disabled,
-            } if values.dtype() == DType::F32 => Some(values.to_contiguous()),
-            _ => None,
+            } if values.dtype() == DType::F32 => Break(contiguous(values)),
+            other => Continue(Tensor::from_dispatch(other)),
         }
     }
 
@@ -117,24 +121,44 @@ mod flex {
         Tensor::from_dispatch(tensor)
     }
 
-    pub(super) fn rms_norm<const D: usize>(x: &Tensor<D>, norm: &RmsNorm) -> Option<Tensor<D>> {
-        let (values, gamma) = (on_host(x)?, on_host(&norm.gamma.val())?);
+    /// Computes the norm with the weights γ, or returns x where that isn't done here.
+    pub(super) fn rms_norm<const D: usize>(
+        x: Tensor<D>,
+        gamma: Tensor<1>,
+        epsilon: f64,
+    ) -> ControlFlow<Tensor<D>, Tensor<D>> {
+        let shape = x.dims();
+        let Break(gamma) = on_host(gamma) else {
+            return Continue(x);
+        };
         let gamma: &[f32] = gamma.storage();
-        if x.dims().last() != Some(&gamma.len()) {
-            return None;
+        if shape.last() != Some(&gamma.len()) {
+            return Continue(x);
         }
-        let y = fused::rms_norm(values.storage(), gamma, norm.epsilon as f32);
-        Some(tensor(y, x.dims()))
+        let values = match on_host(x) {
+            Break(values) => values,
+            Continue(x) => return Continue(x),
+        };
+        let y = fused::rms_norm(values.storage(), gamma, epsilon as f32);
+        Break(tensor(y, shape))
     }
 
+    /// Turns the pairs, or returns x where that isn't done here.
     pub(super) fn rotate(
-        x: &Tensor<4>,
-        [cos, sin]: &[Tensor<4>; 2],
+        x: Tensor<4>,
+        tables: &[Tensor<4>; 2],
         pairs: Pairs,
-    ) -> Option<Tensor<4>> {
-        let [_, s, heads, width] = x.dims();
-        let [sequences, _, _, half] = cos.dims();
-        let (values, cos, sin) = (on_host(x)?, on_host(cos)?, on_host(sin)?);
+    ) -> ControlFlow<Tensor<4>, Tensor<4>> {
+        let shape = x.dims();
+        let [_, s, heads, width] = shape;
+        let [sequences, _, _, half] = tables[0].dims();
+        let [Break(cos), Break(sin)] = tables.each_ref().map(|table| on_host(table.clone())) else {
+            return Continue(x);
+        };
+        let values = match on_host(x) {
+            Break(values) => values,
+            Continue(x) => return Continue(x),
+        };
         let rotation = Rotation {
             tables: [cos.storage(), sin.storage()],
             tokens: sequences * s,
@@ -144,6 +168,6 @@ mod flex {
             interleaved: pairs.interleaved,
         };
         let y = fused::rotate(values.storage(), &rotation);
-        Some(tensor(y, x.dims()))
+        Break(tensor(y, shape))
     }
 }

@@ -241,7 +241,7 @@ pub(super) mod flex {
     //! Products on Flex.
 
     use crate::ops::host::{
-        Computed, Floats, Operands, Rows, Words, matrices, segments, to_f32, words,
+        Computed, Floats, Operands, Rows, Words, contiguous, matrices, segments, to_f32, words,
     };
     use crate::ops::tensors::Value;
     use burn::tensor::DType;
@@ -296,9 +296,8 @@ pub(super) mod flex {
 
     /// The weights of all experts, and their places if only those are stored that are kept.
     fn stack(b: &mut Operands) -> (Rows, Option<Words>) {
-        let places = b.maybe_word("places");
-        let places = places.map(|places| places.to_contiguous());
-        (b.float("W").to_contiguous(), places)
+        let places = b.maybe_word("places").map(contiguous);
+        (contiguous(b.float("W")), places)
     }
 
     fn weights<'a>(w: &'a Rows, places: Option<&'a [i32]>) -> host::Weights<'a> {
@@ -310,11 +309,11 @@ pub(super) mod flex {
     }
 
     fn coded_linear(p: &Problem, mut b: Operands) -> Vec<Computed> {
-        let x = b.float("x").to_contiguous();
+        let x = contiguous(b.float("x"));
         let segments = (!p.dense).then(|| segments(&mut b, 0));
         let (segments, x) = (segments.as_ref(), matrices(&x));
         let y = if p.stored.blocks().is_some() {
-            let (words, bias) = (b.word("codes").to_contiguous(), Floats::of(&mut b, "b"));
+            let (words, bias) = (contiguous(b.word("codes")), Floats::of(&mut b, "b"));
             blocks::linear(p, segments, x, &signed_words(&words), bias.maybe())
         } else {
             by_fp8(&mut b, |weights| fp8::linear(p, segments, x, weights))
@@ -328,7 +327,7 @@ pub(super) mod flex {
         let dy = Floats::of(&mut b, "dy");
         let dy = dy.values();
         let gradients = if p.stored.blocks().is_some() {
-            let words = b.word("codes").to_contiguous();
+            let words = contiguous(b.word("codes"));
             blocks::linear_backward(p, &segments, needs, dy, &signed_words(&words))
         } else {
             by_fp8(&mut b, |weights| {
@@ -341,10 +340,10 @@ pub(super) mod flex {
 
     /// Computes something of the FP8 codes, scales and bias among the operands.
     fn by_fp8<T>(b: &mut Operands, compute: impl FnOnce(&Weights<'_>) -> T) -> T {
-        let codes = b.word("codes").to_contiguous();
+        let codes = contiguous(b.word("codes"));
         let bias = Floats::of(b, "b");
         let scales = match b.take("scales") {
-            Value::Float(scales) => Value::Float(to_f32(scales).to_contiguous()),
+            Value::Float(scales) => Value::Float(contiguous(to_f32(scales))),
             bytes @ Value::Word(_) => bytes,
         };
         compute(&Weights {

@@ -27,11 +27,11 @@ impl Operands {
     }
 
     pub(super) fn maybe_float(&mut self, name: &str) -> Option<Rows> {
-        self.maybe(name).map(Value::float)
+        self.maybe_take(name).map(Value::float)
     }
 
     pub(super) fn maybe_word(&mut self, name: &str) -> Option<Words> {
-        self.maybe(name).map(Value::word)
+        self.maybe_take(name).map(Value::word)
     }
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Floats(Option<Rows>);
 impl Floats {
     pub(super) fn of(b: &mut Operands, name: &str) -> Self {
         let tensor = b.maybe_float(name);
-        Self(tensor.map(|tensor| to_f32(tensor).to_contiguous()))
+        Self(tensor.map(|tensor| contiguous(to_f32(tensor))))
     }
 
     pub(super) fn values(&self) -> &[f32] {
@@ -53,14 +53,25 @@ impl Floats {
     }
 }
 
+/// Returns a tensor whose memory holds its values, in order and nothing else; only another one is copied. Burn's own `to_contiguous` makes a
+/// second handle of the tensor in either case.
+pub(super) fn contiguous(tensor: Rows) -> Rows {
+    let layout = tensor.layout();
+    let bytes = layout.num_elements() * tensor.dtype().size();
+    if layout.is_contiguous() && layout.start_offset() == 0 && tensor.bytes().len() == bytes {
+        return tensor;
+    }
+    tensor.to_contiguous()
+}
+
 pub(super) fn floats(tensor: Rows) -> Vec<f32> {
-    let tensor = Flex::float_cast(tensor, FloatDType::F32).to_contiguous();
+    let tensor = contiguous(to_f32(tensor));
     tensor.storage::<f32>().to_vec()
 }
 
 /// Returns the words of an integer tensor as u32.
 pub(super) fn words(tensor: Words) -> Vec<u32> {
-    let tensor = tensor.to_contiguous();
+    let tensor = contiguous(tensor);
     match tensor.dtype() {
         DType::I64 => tensor.storage::<i64>().iter().map(|w| *w as u32).collect(),
         DType::U32 => tensor.storage::<u32>().to_vec(),
@@ -98,7 +109,7 @@ impl Computed {
             }
             Self::Words(words) => {
                 let words: Vec<i32> = words.into_iter().map(|word| word as i32).collect();
-                let data = TensorData::new(words, info.shape.clone());
+                let data = TensorData::new(words, info.shape.iter().copied());
                 Value::Word(Flex::int_from_data(data, &Default::default()))
             }
             Self::Changed(tensor) => Value::Word(tensor),
@@ -107,7 +118,8 @@ impl Computed {
 }
 
 pub(super) fn float_tensor(values: Vec<f32>, shape: &[usize]) -> Rows {
-    Flex::float_from_data(TensorData::new(values, shape.to_vec()), &Default::default())
+    let data = TensorData::new(values, shape.iter().copied());
+    Flex::float_from_data(data, &Default::default())
 }
 
 /// Casts values to `dtype`.

@@ -149,7 +149,7 @@ pub(super) mod flex {
             }
             Quantize::FakeQuantize(p) | Quantize::FakeQuantizeBy(p) => {
                 let x = floats(b.float("x"));
-                host::fake_quantize(p, x, b.maybe("scales").map(stored)).into()
+                host::fake_quantize(p, x, b.maybe_take("scales").map(stored)).into()
             }
             Quantize::Amax { .. } => vec![amax_host(&floats(b.float("x")))].into(),
             Quantize::Encode { problem, overflow } => {

@@ -152,9 +152,15 @@ impl<V: Clone> Named<V> {
     /// Removes and returns a tensor that nothing else reads.
     #[cfg(feature = "flex")]
     pub(crate) fn take(&mut self, name: &str) -> V {
-        let at = self.0.iter().position(|(named, _)| *named == name);
-        let at = at.unwrap_or_else(|| unreachable!("{name} is a tensor of the operation"));
-        self.0.swap_remove(at).1
+        let value = self.maybe_take(name);
+        value.unwrap_or_else(|| unreachable!("{name} is a tensor of the operation"))
+    }
+
+    /// Removes and returns a tensor that nothing else reads, or returns `None` if the operation doesn't have it.
+    #[cfg(feature = "flex")]
+    pub(crate) fn maybe_take(&mut self, name: &str) -> Option<V> {
+        let at = self.0.iter().position(|(named, _)| *named == name)?;
+        Some(self.0.swap_remove(at).1)
     }
 
     /// Keeps only the tensors with these names.

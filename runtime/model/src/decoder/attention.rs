@@ -130,8 +130,12 @@ impl Attention {
         };
         let rows = places.first.len() * places.tokens;
         let width = spec.heads * spec.value_dim;
-        let rows = found.swap_dims(1, 2).reshape([rows, width]);
-        Ok(self.out.forward(rows)?)
+        // The heads of sequences of one token lie side by side already.
+        let found = match places.tokens {
+            1 => found,
+            _ => found.swap_dims(1, 2),
+        };
+        Ok(self.out.forward(found.reshape([rows, width]))?)
     }
 
     /// Computes the attention weights \[B, heads, S, S\] of whole sequences from x \[B · S, H\].
@@ -160,7 +164,19 @@ impl Attention {
         let spec = &self.spec;
         let sequences = [places.first.len(), places.tokens];
         let [q, k, v] = match &self.projection {
-            Projections::Direct(direct) => direct.forward(x, sequences, spec, angles)?,
+            // Where nothing depends on positions, the heads of one token are made in the order that they are returned in.
+            Projections::Direct(direct)
+                if places.tokens == 1 && spec.rope.is_none() && spec.temperature.is_none() =>
+            {
+                let shape = |heads, width| [places.first.len(), heads, 1, width];
+                let [q, k, v] = direct.forward(x, shape, spec, angles)?;
+                let [q, k] = self.unit([q, k]);
+                return Ok([q, k, v]);
+            }
+            Projections::Direct(direct) => {
+                let shape = |heads, width| [sequences[0], sequences[1], heads, width];
+                direct.forward(x, shape, spec, angles)?
+            }
             Projections::Latent(latent) => latent.forward(x, sequences, spec, angles)?,
         };
         let [q, k] = self.unit([q, k]);
@@ -264,17 +280,17 @@ impl Direct {
         }
     }
 
+    /// Queries, keys and values in the `shape` of so many heads of one width.
     fn forward(
         &self,
         x: Tensor<2>,
-        [b, s]: [usize; 2],
+        shape: impl Fn(usize, usize) -> [usize; 4],
         spec: &AttentionSpec,
         angles: &Angles,
     ) -> Result<Heads, Error> {
         let Projection::Direct { norm, clip, .. } = spec.projection else {
             unreachable!("the layer was made of the description");
         };
-        let split = |rows: Tensor<2>, heads, width| rows.reshape([b, s, heads, width]);
         let project = |linear: &Linear, normed: Option<&RmsNorm>, heads, width| {
             let mut rows = linear.forward(x.clone())?;
             if let (Some(over), HeadNorm::All) = (normed, norm) {
@@ -283,7 +299,7 @@ impl Direct {
             if let Some(clip) = clip {
                 rows = rows.clamp(-clip, clip);
             }
-            let heads = split(rows, heads, width);
+            let heads = rows.reshape(shape(heads, width));
             Ok::<_, Error>(match (normed, norm) {
                 (Some(over), HeadNorm::Head) => nn::rms_norm(over, heads),
                 _ => heads,

@@ -468,7 +468,7 @@ impl Model {
         places: &Places,
         mut given: Given<'_>,
     ) -> Result<(Tensor<2>, Vec<Routing>), Error> {
-        let device = self.norm.gamma.val().device();
+        let device = self.norm.gamma.device();
         let angles = self.angles(places);
         let rows = self.rows(tokens.flatten(0, 1))?;
         let mut x = if self.is_exact() {
@@ -514,7 +514,7 @@ impl Model {
 
     /// Angles of all rotary positions of the layers.
     fn angles(&self, places: &Places) -> Angles {
-        let device = self.norm.gamma.val().device();
+        let device = self.norm.gamma.device();
         let layers = self.spec.layers.iter().filter_map(LayerSpec::attention);
         let ropes = layers.filter_map(|attention| attention.rope.as_ref());
         Angles::new(ropes, places, (&device, self.dtype()))

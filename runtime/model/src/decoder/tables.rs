@@ -53,7 +53,7 @@ impl Model {
         };
         let (learned, length) = (learned.val(), places.tokens);
         let [most, width] = learned.dims();
-        let (end, expected) = (places.end(), format!("at most {most}"));
+        let (end, expected) = (places.end(), format_args!("at most {most}"));
         Error::check(end <= most, "sequence", expected, end)?;
         if places.packed.is_some() || places.counts.is_some() {
             // What fills up may lie behind the last position.

@@ -1,7 +1,7 @@
 //! Attention under score rules.
 
 use super::operands::{Computed, Operands};
-use super::{Signature, signature};
+use super::{Signature, signature_where};
 use crate::attention::{
     Dropout, Inputs, Pattern, Problem, Rule, Tables, reference, reference_backward,
 };
@@ -29,7 +29,7 @@ pub enum AttentionPass {
 }
 
 /// The wanted gradients beside those of q, k and v; the problem must have the tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableGradients {
     /// The gradient of the dense bias.
     pub bias: bool,
@@ -47,25 +47,24 @@ impl Attention {
             AttentionPass::Output(_) => "attention backward",
             AttentionPass::LogSumExp(_) => "attention backward of lse",
         };
-        let signature = signature(name, p.element(), &self.letters())
-            .with(&["dropout"], p.dropout())
-            .with(
-                &["query_documents", "key_documents"],
-                rules.has(Rule::Documents),
-            )
-            .with(&["blocks"], rules.blocks().is_some())
-            .with(&["mask"], rules.mask().is_some())
-            .with(&["slopes"], rules.has(Rule::Alibi))
-            .with(&["bias"], rules.bias().is_some())
-            .with(&["relative"], rules.relative().is_some())
-            .with(&["sinks"], p.sinks());
-        match self.pass {
-            AttentionPass::Forward => signature,
-            AttentionPass::Output(tables) | AttentionPass::LogSumExp(tables) => signature
-                .with(&["dbias"], tables.bias)
-                .with(&["drelative"], tables.relative)
-                .with(&["dsinks"], tables.sinks),
-        }
+        let wanted = match self.pass {
+            AttentionPass::Forward => TableGradients::default(),
+            AttentionPass::Output(tables) | AttentionPass::LogSumExp(tables) => tables,
+        };
+        signature_where(name, p.element(), &self.letters(), |tensor| match tensor {
+            "dropout" => p.dropout(),
+            "query_documents" | "key_documents" => rules.has(Rule::Documents),
+            "blocks" => rules.blocks().is_some(),
+            "mask" => rules.mask().is_some(),
+            "slopes" => rules.has(Rule::Alibi),
+            "bias" => rules.bias().is_some(),
+            "relative" => rules.relative().is_some(),
+            "sinks" => p.sinks(),
+            "dbias" => wanted.bias,
+            "drelative" => wanted.relative,
+            "dsinks" => wanted.sinks,
+            _ => true,
+        })
     }
 
     /// The sizes under their letters in the signature.

@@ -1,7 +1,7 @@
 //! Operations that have the same bits on every device.
 
 use super::operands::{Computed, Operands};
-use super::{Signature, signature};
+use super::{Signature, signature, signature_where};
 use crate::attention::few_elements;
 use crate::element::Element;
 use crate::error::{Fault, Mismatch};
@@ -54,8 +54,11 @@ impl Exact {
                     ('n', p.n),
                     ('R', p.rows),
                 ];
-                let signature = f32s("exact product", &sizes);
-                signature.with(&["indices"], p.chosen).with(&["b"], p.bias)
+                some("exact product", &sizes, |tensor| match tensor {
+                    "indices" => p.chosen,
+                    "b" => p.bias,
+                    _ => true,
+                })
             }
             Self::Activate(p) => {
                 let sizes = [('R', p.rows), ('c', p.columns()), ('F', p.inter)];
@@ -64,14 +67,15 @@ impl Exact {
             Self::Norm(p) => f32s("exact norm", &[('R', p.rows), ('n', p.width)]),
             Self::Route { problem, bias } => {
                 let sizes = super::routing::sizes(problem);
-                f32s("exact route", &sizes).with(&["bias"], *bias)
+                some("exact route", &sizes, |tensor| tensor != "bias" || *bias)
             }
             Self::Combine(p) => {
                 let sizes = [('S', p.tokens * p.top_k), ('n', p.width), ('T', p.tokens)];
-                let signature = f32s("exact combine", &sizes);
-                signature
-                    .with(&["weights"], p.weighted)
-                    .with(&["base"], p.based)
+                some("exact combine", &sizes, |tensor| match tensor {
+                    "weights" => p.weighted,
+                    "base" => p.based,
+                    _ => true,
+                })
             }
             Self::Rotate(p) => {
                 let sizes = [
@@ -88,8 +92,10 @@ impl Exact {
                 let s = p.attention().sizes();
                 let own = [('H', s.heads), ('Q', s.queries)];
                 let sizes = super::kv_cache::sizes(p.layout(), s.batch, p.table());
-                f32s("exact attention", &[&sizes[..], &own].concat())
-                    .with(&["sinks"], p.attention().sinks())
+                let sizes = [&sizes[..], &own].concat();
+                some("exact attention", &sizes, |tensor| {
+                    tensor != "sinks" || p.attention().sinks()
+                })
             }
         }
     }
@@ -144,6 +150,11 @@ impl Exact {
         };
         Ok(vec![("y", y.into())])
     }
+}
+
+/// The signature `name` of tensors in f32, of those alone for whose names `there` is true.
+fn some(name: &str, sizes: &[(char, usize)], there: impl Fn(&str) -> bool) -> Signature {
+    signature_where(name, Element::F32, sizes, there)
 }
 
 /// Refuses a choice among groups.

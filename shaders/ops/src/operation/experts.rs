@@ -2,7 +2,7 @@
 
 use super::operands::{Computed, Operands};
 use super::routing::sizes;
-use super::{Signature, signature};
+use super::{Signature, signature_where};
 use crate::error::Mismatch;
 use crate::experts::{Problem, ReferenceInputs, reference, reference_backward};
 use crate::grouped_gemm;
@@ -35,19 +35,21 @@ pub enum Experts {
 impl Experts {
     pub(super) fn signature(&self) -> Signature {
         match self {
-            Self::Forward { problem: p, keep } => described("experts", p)
-                .with(&["pre"], *keep)
-                .with(&["b_in", "b_out"], p.bias),
+            Self::Forward { problem, keep } => {
+                described("experts", problem, |tensor| tensor != "pre" || *keep)
+            }
             Self::Backward {
-                problem: p,
+                problem,
                 pre,
                 x,
                 weights,
-            } => described("experts backward", p)
-                .with(&["pre"], *pre)
-                .with(&["dx"], *x)
-                .with(&["b_in", "b_out", "db_in", "db_out"], p.bias)
-                .with(&["dw_in", "dw_out", "db_in", "db_out"], *weights),
+            } => described("experts backward", problem, |tensor| match tensor {
+                "pre" => *pre,
+                "dx" => *x,
+                "dw_in" | "dw_out" => *weights,
+                "db_in" | "db_out" => *weights && problem.bias,
+                _ => true,
+            }),
         }
     }
 
@@ -107,12 +109,16 @@ fn experts_of_slots(sorted: &Sorted) -> Vec<u32> {
     sorted.positions.iter().map(expert).collect()
 }
 
-/// The names of the operands and gradients that a dense network doesn't have: router weights and the results of a sort.
-const OF_SLOTS: [&str; 5] = ["weights", "order", "offsets", "positions", "dweights"];
-
-fn described(name: &str, p: &Problem) -> Signature {
+/// The signature `name` of the experts, of those tensors alone for whose names `there` is true. A dense network has no router weights and no
+/// results of a sort.
+fn described(name: &str, p: &Problem, there: impl Fn(&str) -> bool) -> Signature {
     let [t, e, k, s, b] = sizes(&p.routing);
     let (h, f) = (('H', p.hidden), ('F', p.inter));
     let (c, r) = (('C', p.columns_in()), ('R', p.row_bound));
-    signature(name, p.element, &[t, e, k, s, b, h, f, c, r]).with(&OF_SLOTS, !p.dense)
+    let sizes = [t, e, k, s, b, h, f, c, r];
+    signature_where(name, p.element, &sizes, |tensor| match tensor {
+        "weights" | "order" | "offsets" | "positions" | "dweights" => !p.dense,
+        "b_in" | "b_out" => p.bias,
+        other => there(other),
+    })
 }

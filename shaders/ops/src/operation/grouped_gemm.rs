@@ -2,7 +2,7 @@
 
 use super::operands::{Computed, Operands};
 use super::quantize::scale_scalar;
-use super::{HostTensor, Signature, signature};
+use super::{HostTensor, Signature, signature_where};
 use crate::error::Mismatch;
 use crate::fp8::LANES_PER_WORD;
 use crate::fp8_mma;
@@ -46,24 +46,29 @@ pub enum GroupedGemm {
 impl GroupedGemm {
     pub(super) fn signature(&self) -> Signature {
         match self {
-            Self::Linear(p) => multiplied("grouped linear", p).with(&["b"], p.bias),
+            Self::Linear(p) => multiplied("grouped linear", p, |_| true),
             Self::LinearBackward {
                 problem,
                 rows,
                 w,
                 bias,
-            } => multiplied("grouped linear backward", problem)
-                .with(&["drows"], *rows)
-                .with(&["dW"], *w)
-                .with(&["db"], *bias),
+            } => multiplied("grouped linear backward", problem, |tensor| match tensor {
+                "drows" => *rows,
+                "dW" => *w,
+                "db" => *bias,
+                _ => true,
+            }),
             Self::CodedLinear(p) => {
                 let name = ["grouped ", ""][usize::from(p.dense)].to_owned() + of_form(p);
-                of_codes(&name, p).with(&["b"], p.bias)
+                of_codes(&name, p, |_| true)
             }
             Self::CodedLinearBackward { problem, x, bias } => {
                 let name = of_form(problem).to_owned() + " backward";
-                let signature = of_codes(&name, problem);
-                signature.with(&["dx"], *x).with(&["db"], *bias)
+                of_codes(&name, problem, |tensor| match tensor {
+                    "dx" => *x,
+                    "db" => *bias,
+                    _ => true,
+                })
             }
             Self::Fp8Codes(p) => fp8_codes(p),
         }
@@ -181,8 +186,9 @@ fn scale_words(b: &Operands<'_>) -> Vec<u32> {
     }
 }
 
-/// The signature `name` of a product over sorted rows, or over all rows without a sort if it is dense.
-fn multiplied(name: &str, p: &Problem) -> Signature {
+/// The signature `name` of a product over sorted rows, or over all rows without a sort if it is dense, of those tensors alone for whose names
+/// `there` is true.
+fn multiplied(name: &str, p: &Problem, there: impl Fn(&str) -> bool) -> Signature {
     let [down, across] = fp8::scale_shape(p);
     let sparse = p.stored == Stored::Sparse24;
     let sizes = [
@@ -206,8 +212,12 @@ fn multiplied(name: &str, p: &Problem) -> Signature {
             p.stored.blocks().map_or(1, |format| format.row_words(p.k)),
         ),
     ];
-    let signature = signature(name, p.element, &sizes).with(&["places"], sparse);
-    signature.with(&["order", "offsets"], !p.dense)
+    signature_where(name, p.element, &sizes, |tensor| match tensor {
+        "places" => sparse,
+        "order" | "offsets" => !p.dense,
+        "b" => p.bias,
+        other => there(other),
+    })
 }
 
 /// The name of a product with codes of this form.
@@ -218,9 +228,9 @@ fn of_form(p: &Problem) -> &'static str {
     }
 }
 
-/// The signature `name` of a product with codes, or of its gradients.
-fn of_codes(name: &str, p: &Problem) -> Signature {
-    let mut signature = multiplied(name, p);
+/// The signature `name` of a product with codes, or of its gradients, as [`multiplied`] makes it.
+fn of_codes(name: &str, p: &Problem, there: impl Fn(&str) -> bool) -> Signature {
+    let mut signature = multiplied(name, p, there);
     if let Some(weights) = p.stored.fp8() {
         signature.operands[2].scalar = scale_scalar(weights.granularity);
     }
@@ -228,7 +238,7 @@ fn of_codes(name: &str, p: &Problem) -> Signature {
 }
 
 fn fp8_codes(p: &fp8_mma::Problem) -> Signature {
-    let mut signature = multiplied("fp8 product of codes", &p.product).with(&["b"], p.product.bias);
+    let mut signature = multiplied("fp8 product of codes", &p.product, |_| true);
     signature.operands[1].shape = p.x_scale_shape().to_vec();
     signature
 }

@@ -1,7 +1,7 @@
 //! Keys and values cached in pages.
 
 use super::operands::{Computed, Operands};
-use super::{Signature, signature};
+use super::{Signature, signature, signature_where};
 use crate::attention::Rule;
 use crate::error::Mismatch;
 use crate::kv_cache::{Append, Attend, Layout, Step, reference, reference_append};
@@ -33,10 +33,18 @@ impl KvCache {
                     ('r', 2 * relative.unwrap_or(0) + 1),
                 ];
                 let sizes = sizes(attend.layout(), s.batch, attend.table());
-                signature("cache attention", p.element(), &[&sizes[..], &own].concat())
-                    .with(&["slopes"], p.rules().has(Rule::Alibi))
-                    .with(&["relative"], relative.is_some())
-                    .with(&["sinks"], p.sinks())
+                let sizes = [&sizes[..], &own].concat();
+                signature_where(
+                    "cache attention",
+                    p.element(),
+                    &sizes,
+                    |tensor| match tensor {
+                        "slopes" => p.rules().has(Rule::Alibi),
+                        "relative" => relative.is_some(),
+                        "sinks" => p.sinks(),
+                        _ => true,
+                    },
+                )
             }
         }
     }

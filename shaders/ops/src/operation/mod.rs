@@ -302,6 +302,16 @@ impl Entry {
 
 /// The signature of the operation `name` on tensors of type `element`.
 fn signature(name: &str, element: Element, sizes: &[(char, usize)]) -> Signature {
+    signature_where(name, element, sizes, |_| true)
+}
+
+/// The signature of the operation `name` on tensors of type `element`, of those tensors alone for whose names `there` is true.
+fn signature_where(
+    name: &str,
+    element: Element,
+    sizes: &[(char, usize)],
+    there: impl Fn(&str) -> bool,
+) -> Signature {
     let Some((&name, [reads, writes])) = TABLES.get_key_value(name) else {
         unreachable!("{name} is listed");
     };
@@ -315,20 +325,14 @@ fn signature(name: &str, element: Element, sizes: &[(char, usize)]) -> Signature
         scalar: entry.scalar.unwrap_or(Scalar::Float(element)),
         summed: entry.summed,
     };
+    let tensors = |entries: &[Entry]| {
+        let found = entries.iter().filter(|entry| there(entry.name));
+        found.map(tensor).collect()
+    };
     Signature {
         name,
-        operands: reads.iter().map(tensor).collect(),
-        results: writes.iter().map(tensor).collect(),
-    }
-}
-
-impl Signature {
-    /// The signature without the tensors in `names`, unless `present`.
-    fn with(mut self, names: &[&str], present: bool) -> Self {
-        let kept = |tensor: &TensorInfo| present || !names.contains(&tensor.name);
-        self.operands.retain(kept);
-        self.results.retain(kept);
-        self
+        operands: tensors(reads),
+        results: tensors(writes),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::operands::{Computed, Operands};
 use super::routing::sizes;
-use super::{Signature, signature};
+use super::{Signature, signature_where};
 use crate::element::Element;
 use crate::error::Mismatch;
 use crate::permute::{
@@ -38,15 +38,15 @@ impl Permute {
         match self {
             Self::Sort { problem, mask } => {
                 let sizes = sizes(&problem.routing());
-                let signature = signature("sort", Element::F32, &sizes);
-                let factors = problem.factors();
-                signature.with(&["mask"], *mask).with(&["factors"], factors)
+                signature_where("sort", Element::F32, &sizes, |tensor| match tensor {
+                    "mask" => *mask,
+                    "factors" => problem.factors(),
+                    _ => true,
+                })
             }
-            Self::Gather(p) => moved("gather rows", p),
-            Self::Combine { problem, weighted } => {
-                moved("combine rows", problem).with(&["weights"], *weighted)
-            }
-            Self::CombineBackward(p) => moved("combine rows backward", p),
+            Self::Gather(p) => moved("gather rows", p, true),
+            Self::Combine { problem, weighted } => moved("combine rows", problem, *weighted),
+            Self::CombineBackward(p) => moved("combine rows backward", p, true),
         }
     }
 
@@ -101,7 +101,8 @@ fn sort(sort: &sorting::Problem, b: &Operands<'_>) -> Computed {
     ]
 }
 
-fn moved(name: &str, p: &RowsProblem) -> Signature {
+/// The signature `name` of a move of rows, with their weights if it has any and `weighted` is true.
+fn moved(name: &str, p: &RowsProblem, weighted: bool) -> Signature {
     let sizes = [
         ('T', p.tokens()),
         ('K', p.top_k()),
@@ -110,5 +111,7 @@ fn moved(name: &str, p: &RowsProblem) -> Signature {
         ('R', p.row_bound()),
         ('n', p.width()),
     ];
-    signature(name, p.element(), &sizes)
+    signature_where(name, p.element(), &sizes, |tensor| {
+        tensor != "weights" || weighted
+    })
 }

@@ -1,7 +1,7 @@
 //! Router logits, and the choice of experts.
 
 use super::operands::{Computed, Operands};
-use super::{HostTensor, Signature, signature};
+use super::{HostTensor, Signature, signature, signature_where};
 use crate::element::Element;
 use crate::error::Mismatch;
 use crate::routing::{
@@ -62,7 +62,6 @@ pub enum Routing {
 
 impl Routing {
     pub(super) fn signature(&self) -> Signature {
-        let f32s = |name, p: &Problem| signature(name, Element::F32, &sizes(p));
         match *self {
             Self::Logits {
                 problem,
@@ -78,15 +77,31 @@ impl Routing {
                 problem,
                 mask,
                 bias,
-            } => {
-                let signature = f32s("route", &problem);
-                signature.with(&["mask"], mask).with(&["bias"], bias)
+            } => signature_where(
+                "route",
+                Element::F32,
+                &sizes(&problem),
+                |tensor| match tensor {
+                    "mask" => mask,
+                    "bias" => bias,
+                    _ => true,
+                },
+            ),
+            Self::RouteBackward { problem, mask, of } => {
+                let sizes = sizes(&problem);
+                signature_where(
+                    "route backward",
+                    Element::F32,
+                    &sizes,
+                    |tensor| match tensor {
+                        "dweights" => of == TopkGradient::Weights,
+                        "dprobs" => of == TopkGradient::Probs,
+                        "dlse" => of == TopkGradient::Lse,
+                        "mask" => mask,
+                        _ => true,
+                    },
+                )
             }
-            Self::RouteBackward { problem, mask, of } => f32s("route backward", &problem)
-                .with(&["dweights"], of == TopkGradient::Weights)
-                .with(&["dprobs"], of == TopkGradient::Probs)
-                .with(&["dlse"], of == TopkGradient::Lse)
-                .with(&["mask"], mask),
             Self::Hash {
                 problem,
                 hidden,
@@ -95,7 +110,7 @@ impl Routing {
                 ..
             } => {
                 let sizes = wide(&problem.routing(), hidden);
-                signature("hash", element, &sizes).with(&["mask"], mask)
+                signature_where("hash", element, &sizes, |tensor| tensor != "mask" || mask)
             }
             Self::Load(p) => {
                 let [t, e, k, ..] = sizes(&p.routing());

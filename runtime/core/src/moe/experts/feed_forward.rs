@@ -375,13 +375,12 @@ impl SharedExpert {
 
     /// Adds the output of the layer's shared expert for x, if there is one, to y \[T,H\].
     pub(in crate::moe) fn beside(
-        shared: Option<&Self>,
+        shared: Option<(&Self, Tensor<2>)>,
         y: Tensor<2>,
-        x: Tensor<2>,
         config: &MoeConfig,
         variant: Option<Variant>,
     ) -> Result<Tensor<2>, Error> {
-        let (Some(shared), Some(own)) = (shared, &config.shared) else {
+        let (Some((shared, x)), Some(own)) = (shared, &config.shared) else {
             return Ok(y);
         };
         let gate = shared.gate.as_ref();

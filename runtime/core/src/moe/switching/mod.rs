@@ -34,7 +34,7 @@ use super::losses::LoadStatistics;
 use super::route::check_mask;
 use super::routers::Router;
 use crate::Error;
-use crate::check::check_same;
+use crate::check::{check_same, shaped};
 use crate::ops::{self, Assignment, CapacityRule, Run, routing};
 use burn::module::Param;
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
@@ -187,7 +187,7 @@ impl SwitchedExperts {
                 dropped_slots: Tensor::zeros([1], &device),
             });
         }
-        let x = x.reshape([tokens, hidden]);
+        let x = shaped(x, [tokens, hidden]);
         let stage = RouteStage {
             router: &self.layer.router,
             factors: self.layer.factors.as_ref(),
@@ -205,10 +205,10 @@ impl SwitchedExperts {
         let slots = self.slot_outputs(&x, chosen, then)?;
         let weights = routing.weights.clone().mask_fill(nowhere, 0.0);
         let y = combined(slots, weights, self.variant)?;
-        let shared = self.layer.shared.as_ref();
-        let y = SharedExpert::beside(shared, y, x, &self.layer.config, self.variant)?;
+        let shared = self.layer.shared.as_ref().map(|shared| (shared, x));
+        let y = SharedExpert::beside(shared, y, &self.layer.config, self.variant)?;
         Ok(MoeOutput {
-            y: y.reshape(shape),
+            y: shaped(y, shape),
             routing,
             dropped_slots: dispatched.dropped,
         })
