@@ -1,0 +1,129 @@
+"""Compares the perplexity of a text that `moebius perplexity` and llama.cpp find with the same GGUF files, for scripts/real-model --perplexity.
+
+Usage: python perplexity.py MOEBIUS FOLDERS Q4_1.gguf Q8_0.gguf TEXT [--device D] [--tokens N] [--only TEXT]
+    --only TEXT  the files whose model or weights contain it
+
+Two files are given, `moebius convert` makes the others of folders. Weights stay in the file's blocks (`--weights file`), with f32 sums. llama.cpp
+also rounds what it multiplies with them, to 8 bits, which makes its probability of a token larger or smaller than ours. In the perplexity of
+many tokens that evens out, as one over the root of their number: some hundred tokens are too few to judge LIMIT by.
+Prints JSON, a line for the machine and one a file, then a table in Markdown. Fails where a program fails, or the perplexities differ by more than
+LIMIT, or are of other counts of tokens.
+Needs: gguf, transformers, and what llama_cpp.py needs.
+"""
+import argparse, collections, json, os, pathlib, subprocess, sys, tempfile
+
+import gguf
+
+from compare import near
+from speed import machine
+
+LIMIT = 1e-3
+# As many as llama.cpp takes by itself. A window begins with the last token of the one before, so that each token is computed and judged once.
+CONTEXT, STRIDE = 512, 511
+# The files that are made: a model's folder, and what its matrices become.
+CONVERTED = (("llama", "Q4_K"), ("mixtral-split", "Q8_0"))
+HEADS = ("model", "weights", "matrices", "tokens", "moebius", "llama.cpp", "moebius / llama.cpp")
+
+
+class Failed(Exception):
+    """A program that ended with another status than 0, and its last words."""
+
+
+def ran(*command):
+    """What a program wrote to standard output."""
+    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if ended.returncode:
+        words = " / ".join(ended.stderr.strip().splitlines()[-3:])
+        raise Failed(f"{pathlib.Path(command[0]).name} failed with status {ended.returncode}: {words}")
+    return ended.stdout
+
+
+def ours(path, given):
+    windows = ("--tokens", given.tokens, "--context", CONTEXT, "--stride", STRIDE)
+    return json.loads(ran(given.moebius, "perplexity", "--model", path, "--text", given.text, *windows, "--device", given.device,
+                          "--dtype", "f32", "--weights", "file", "--json"))
+
+
+def theirs(path, given):
+    script = pathlib.Path(__file__).with_name("llama_cpp.py")
+    said = ran(sys.executable, script, path, given.text, given.tokens, CONTEXT, STRIDE, given.threads)
+    return json.loads(said.strip().splitlines()[-1])
+
+
+def matrices(path):
+    """The types of a file's matrices, most frequent first: rows that are no whole blocks of a type have another."""
+    types = collections.Counter(tensor.tensor_type.name for tensor in gguf.GGUFReader(path).tensors if len(tensor.shape) > 1)
+    return ", ".join(f"{count} {name}" for name, count in types.most_common())
+
+
+def file_of(model, weights, given, folder):
+    """The file with these weights; one that is made lies in `folder`."""
+    if (model, weights) not in CONVERTED:
+        return {"Q4_1": given.q4_1, "Q8_0": given.q8_0}[weights]
+    path = pathlib.Path(folder) / f"{model}.{weights}.gguf"
+    ran(given.moebius, "convert", "--model", given.folders / model, "--to", f"gguf:{weights}", "--out", path, "--json")
+    return path
+
+
+def compared(model, weights, given, folder):
+    """A row of the table, with `wrong` where the perplexities aren't equal."""
+    row = {"model": model, "weights": weights}
+    try:
+        path = file_of(model, weights, given, folder)
+        mine, other = ours(path, given), theirs(path, given)
+    except Failed as error:
+        return row | {"wrong": str(error)}
+    good, said = near(mine, other, LIMIT)
+    print(f"{model} {weights}: {said}", file=sys.stderr, flush=True)
+    row |= {"matrices": matrices(path), "tokens": mine["tokens"], "perplexity": mine["perplexity"], "llama_cpp_perplexity": other["perplexity"],
+            "ratio": mine["perplexity"] / other["perplexity"], "llama_cpp": other["version"]}
+    return row if good else row | {"wrong": f"{said}, at most {100 * LIMIT:g} % allowed"}
+
+
+def report(rows):
+    print("\n| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS), sep="\n")
+    for row in rows:
+        if "ratio" in row:
+            cells = (row["model"], row["weights"], row["matrices"], row["tokens"], f"{row['perplexity']:.4f}", f"{row['llama_cpp_perplexity']:.4f}",
+                     f"{row['ratio']:.5f}")
+            print("| " + " | ".join(map(str, cells)) + " |")
+    print()
+    for version in {row["llama_cpp"] for row in rows if "llama_cpp" in row}:
+        print(f"llama.cpp: {version}")
+    for row in rows:
+        if "wrong" in row:
+            print(f"wrong: {row['model']} {row['weights']}: {row['wrong']}")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("moebius")
+    parser.add_argument("folders", type=pathlib.Path)
+    parser.add_argument("q4_1")
+    parser.add_argument("q8_0")
+    parser.add_argument("text")
+    parser.add_argument("--device", default="flex")
+    parser.add_argument("--tokens", type=int, default=16384)
+    parser.add_argument("--only", default="")
+    given = parser.parse_args()
+    given.threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return given
+
+
+def main():
+    given = arguments()
+    files = [(model, weights) for model, weights in (("llama", "Q8_0"), ("llama", "Q4_1"), *CONVERTED) if given.only in f"{model} {weights}"]
+    if not files:
+        sys.exit("nothing to compare: --only is in no file's model and weights")
+    print(json.dumps({"machine": machine(given) | {"threads": given.threads}}), flush=True)
+    rows = []
+    with tempfile.TemporaryDirectory(dir=given.folders.parent) as folder:
+        for model, weights in files:
+            rows.append(compared(model, weights, given, folder))
+            print(json.dumps(rows[-1]), flush=True)
+    report(rows)
+    sys.exit(any("wrong" in row for row in rows))
+
+
+if __name__ == "__main__":
+    main()
