@@ -14,6 +14,7 @@ mod right;
 
 pub(crate) use factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
 pub(crate) use kernel::{Product, Task};
+pub(crate) use pairs::are_used as pairs_are_used;
 pub(crate) use right::Right;
 
 use crate::vector::dispatch;
