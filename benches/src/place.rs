@@ -201,9 +201,15 @@ struct Found {
 
 impl Found {
     fn of(self, device: &Device, on_processor: bool) -> Result<Option<Simd>, HeldError> {
+        // The most that Burn's products on Flex take.
+        let of_burn = if self.narrow_flex {
+            Simd::Avx2
+        } else {
+            Simd::Avx512
+        };
         let takes = match device {
             Device::Cpu => Some((self.widest, CPU)),
-            Device::Flex if self.narrow_flex && self.held >= Simd::Avx2 => Some((self.held, FLEX)),
+            Device::Flex if self.held >= of_burn => Some((self.held, FLEX)),
             Device::Flex if self.held < Simd::Avx2 => Some((self.widest, FLEX_BELOW)),
             Device::Flex => Some((self.widest, FLEX)),
             Device::Xla(XlaPlatform::Cpu, _) if self.narrow_xla => {

@@ -35,6 +35,10 @@ fn what_takes_more_than_was_asked_for_is_refused() {
             "{said}"
         );
     }
+    // Burn's products have no use for instructions of bf16.
+    let plain = found(Simd::Avx512, Simd::Avx512Bf16, false);
+    assert_eq!(plain.of(&Device::Flex, true), Ok(Some(Simd::Avx512)));
+    assert!(plain.of(&Device::Cpu, true).is_err());
     // A GPU doesn't use the processor's vector instructions.
     assert_eq!(wide_build.of(&Device::Cuda(None), false), Ok(None));
 }

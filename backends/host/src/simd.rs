@@ -20,6 +20,8 @@ pub enum Simd {
     Avx2,
     /// 512 bits of x86-64: F, BW, CD, DQ and VL.
     Avx512,
+    /// The same with BF16, which multiplies pairs of bf16 numbers: a product of two factors in bf16 has other last bits than with the others.
+    Avx512Bf16,
 }
 
 /// The reason why a process can't be limited to a set of vector instructions.
@@ -80,7 +82,8 @@ pub fn limit_simd(to: Simd) -> Result<(), SimdError> {
 
 impl Simd {
     /// All sets, the widest first.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
+        Self::Avx512Bf16,
         Self::Avx512,
         Self::Avx2,
         Self::Neon,
@@ -88,7 +91,7 @@ impl Simd {
         Self::Portable,
     ];
 
-    /// The name of the set: `avx512`, `avx2`, `neon`, `simd128` or `portable`.
+    /// The name of the set: `avx512bf16`, `avx512`, `avx2`, `neon`, `simd128` or `portable`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -96,6 +99,7 @@ impl Simd {
             Self::Neon => "neon",
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
+            Self::Avx512Bf16 => "avx512bf16",
         }
     }
 
@@ -116,6 +120,7 @@ impl Simd {
             Self::Neon => cfg!(target_arch = "aarch64"),
             Self::Avx2 => has_avx2(),
             Self::Avx512 => has_avx2() && has_avx512(),
+            Self::Avx512Bf16 => Self::Avx512.is_here() && has_avx512_bf16(),
         }
     }
 }
@@ -133,6 +138,11 @@ fn has_avx512() -> bool {
     has!("avx512f") && has!("avx512bw") && has!("avx512cd") && has!("avx512dq") && has!("avx512vl")
 }
 
+#[cfg(target_arch = "x86_64")]
+fn has_avx512_bf16() -> bool {
+    std::arch::is_x86_feature_detected!("avx512bf16")
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 const fn has_avx2() -> bool {
     false
@@ -140,6 +150,11 @@ const fn has_avx2() -> bool {
 
 #[cfg(not(target_arch = "x86_64"))]
 const fn has_avx512() -> bool {
+    false
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+const fn has_avx512_bf16() -> bool {
     false
 }
 

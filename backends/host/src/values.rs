@@ -73,6 +73,14 @@ impl Stored for bf16 {
     }
 }
 
+/// Two neighbouring bf16 numbers, as the bits of an f32.
+impl Stored for [u16; 2] {
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        pulp::cast(self)
+    }
+}
+
 impl Stored for f16 {
     /// Moves the bits to where an f32 has its exponent and mantissa, which gives a number too small by the factor 2^112; NaN and infinities
     /// then still lack ones in the exponent.

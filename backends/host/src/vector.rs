@@ -7,7 +7,7 @@
 use crate::simd::{Simd as Set, simd};
 use pulp::{Simd, WithSimd};
 
-/// Operations with an instruction of their own in some sets: the transposition of 8×8 squares, and shifts.
+/// Operations with an instruction of their own in some sets: the transposition of 8×8 squares, shifts, and products of pairs.
 pub(crate) trait Transpose: Copy {
     /// Writes row i of the transposed square to `to[i * step..]`, in the order of i; if `step` is less than 8, each row overwrites the end
     /// of the one before.
@@ -18,6 +18,12 @@ pub(crate) trait Transpose: Copy {
     fn down<S: Simd>(self, simd: S, words: S::u32s, by: S::u32s) -> S::u32s {
         let top = simd.and_u32s(words, simd.splat_u32s(0x8000_0000));
         simd.or_u32s(simd.wrapping_dyn_shr_u32s(words, by), top)
+    }
+
+    /// Adds a · b to a sum: the product of two f32 numbers, or the two products of pairs of bf16 numbers where values are pairs.
+    #[inline(always)]
+    fn multiply_add<S: Simd>(self, simd: S, a: S::f32s, b: S::f32s, sum: S::f32s) -> S::f32s {
+        simd.mul_add_e_f32s(a, b, sum)
     }
 }
 
@@ -33,7 +39,7 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     #[cfg(target_arch = "x86_64")]
     {
         use Set::{Avx2, Avx512};
-        if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd == Avx512) {
+        if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd >= Avx512) {
             return avx512.vectorize(
                 #[inline(always)]
                 || kernel.run(avx512, x86::Avx512(avx512)),
@@ -56,7 +62,7 @@ pub(crate) fn vectorized<W: WithSimd>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     {
         use Set::{Avx2, Avx512};
-        if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd == Avx512) {
+        if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd >= Avx512) {
             return avx512.vectorize(
                 #[inline(always)]
                 || work.with_simd(avx512),
@@ -116,7 +122,7 @@ impl Transpose for ByElement {
 }
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
+pub(crate) mod x86 {
     use super::Transpose;
     use core::arch::x86_64::__m256;
     use pulp::Simd;
@@ -150,7 +156,7 @@ mod x86 {
 
     /// Transposition of squares in registers of eight values, and shifts in registers of sixteen.
     #[derive(Clone, Copy)]
-    pub(super) struct Avx512(pub(super) pulp::x86::V4);
+    pub(crate) struct Avx512(pub(crate) pulp::x86::V4);
 
     impl Transpose for Avx512 {
         #[inline(always)]

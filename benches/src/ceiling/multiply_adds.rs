@@ -45,7 +45,7 @@ impl Chains {
         #[cfg(target_arch = "x86_64")]
         {
             let used = moebius_host::simd();
-            let wide = used == moebius_host::Simd::Avx512;
+            let wide = used >= moebius_host::Simd::Avx512;
             if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| wide) {
                 return avx512.vectorize(
                     #[inline(always)]

@@ -549,7 +549,8 @@ fn the_instruction_set_is_named_and_one_that_cannot_be_had_is_refused() {
     );
     let output = held("sse9", &[]);
     assert_eq!(output.status.code(), Some(2));
-    let said = "instruction set: expected avx512, avx2, neon, simd128 or portable, got `sse9`";
+    let said =
+        "instruction set: expected avx512bf16, avx512, avx2, neon, simd128 or portable, got `sse9`";
     assert!(error_lines(&output)[0].contains(said), "{output:?}");
     let foreign = if cfg!(target_arch = "aarch64") {
         "avx2"

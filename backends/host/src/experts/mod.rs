@@ -6,10 +6,11 @@ pub use backward::{Gradients, WeightGradients};
 
 use crate::expert_activation::HiddenActivation;
 use crate::permute::{Segments, combined, padded};
-use crate::product::{Factor, Lines, Product, Run, Spread, pieces};
+use crate::product::{Factor, Lines, Product, Run, Spread, pairs_are_used, pieces};
 use crate::spare::Spare;
-use crate::values::Matrices;
+use crate::values::{Matrices, Values};
 use backward::Backward;
+use half::bf16;
 use moebius_ops::experts::Problem;
 use std::ops::Range;
 
@@ -185,13 +186,33 @@ impl Forward<'_> {
         let mut hidden = Spare::new(rows.len() * inner);
         HiddenActivation::of(self.problem).activate(pre.as_deref().unwrap_or(kept), &mut hidden);
         let right = Factor::stacked(self.experts.w_out, expert, Run::Along);
-        let left = Factor::of_slice(&hidden, inner, Run::Along);
+        let rounded = self.rounds_hidden().then(|| rounded(&hidden));
+        let left = match &rounded {
+            Some(rounded) => Factor::rows(Matrices {
+                values: Values::Bf16(rounded),
+                rows: rows.len(),
+                columns: inner,
+            }),
+            None => Factor::of_slice(&hidden, inner, Run::Along),
+        };
         let product = Product {
             bias: self.experts.bias(1, expert, columns),
             ..Product::new(left, right, [rows.len(), inner, columns])
         };
         product.of_rows(0..rows.len(), y, spread);
     }
+
+    /// Whether the second product reads the hidden values as bf16, to which kernels round them in such a layer, too: in a layer of bf16
+    /// whose second product is then one of pairs.
+    fn rounds_hidden(&self) -> bool {
+        let mut both = [self.x, self.experts.w_out].into_iter();
+        let narrow = both.all(|of| matches!(of.values, Values::Bf16(_)));
+        narrow && self.problem.inter.is_multiple_of(2) && pairs_are_used()
+    }
+}
+
+fn rounded(values: &[f32]) -> Vec<bf16> {
+    values.iter().map(|value| bf16::from_f32(*value)).collect()
 }
 
 /// The weights and biases of all experts.

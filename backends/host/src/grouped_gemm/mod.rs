@@ -25,11 +25,11 @@ pub enum Weights<'a> {
 pub fn linear(
     problem: &Problem,
     segments: &Segments,
-    rows: &[f32],
+    rows: Matrices<'_>,
     w: Weights<'_>,
     bias: Option<&[f32]>,
 ) -> Vec<f32> {
-    let (n, rows) = (problem.n, matrix(segments, rows, problem.k));
+    let n = problem.n;
     let bias = |e: usize| bias.map(|bias| &bias[e * n..][..n]);
     let y = multiplied(segments, (rows, n), (w, Run::Along), bias);
     padded(y, problem.row_bound, n)

@@ -1,7 +1,8 @@
 //! The factors of a product, and how they are packed into panels.
 
-use crate::values::{Matrices, Values};
+use crate::values::{Matrices, Stored, Values};
 use crate::vector::Transpose;
+use half::slice::HalfFloatSliceExt;
 use std::ops::Range;
 
 /// The direction in which the lines of a factor run.
@@ -20,10 +21,34 @@ pub(crate) enum Lines<'a> {
     At(&'a [u32]),
 }
 
+/// What a product takes as one value.
+#[derive(Clone, Copy)]
+pub(crate) enum Items<'a> {
+    Numbers(Values<'a>),
+    /// Two bf16 numbers that are neighbours along the inner dimension, which are packed as one f32 would be.
+    Pairs(&'a [[u16; 2]]),
+}
+
+impl Items<'_> {
+    /// Converts `to.len()` numbers from `at` on to f32, or copies the bits of as many pairs.
+    #[inline(always)]
+    fn read(self, at: usize, to: &mut [f32]) {
+        match self {
+            Self::Numbers(values) => values.convert(at, to),
+            Self::Pairs(pairs) => {
+                let pairs = &pairs[at..][..to.len()];
+                for (to, pair) in to.iter_mut().zip(pairs) {
+                    *to = pair.f32();
+                }
+            }
+        }
+    }
+}
+
 /// A matrix as lines of `width` contiguous values each.
 #[derive(Clone, Copy)]
 pub(crate) struct Factor<'a> {
-    pub(crate) values: Values<'a>,
+    pub(crate) items: Items<'a>,
     pub(crate) width: usize,
     pub(crate) run: Run,
     pub(crate) lines: Lines<'a>,
@@ -85,7 +110,7 @@ impl<'a> Factor<'a> {
     /// A factor from a slice of f32 values in rows of `width` values.
     pub(crate) fn of_slice(values: &'a [f32], width: usize, run: Run) -> Self {
         Self {
-            values: Values::F32(values),
+            items: Items::Numbers(Values::F32(values)),
             width,
             run,
             lines: Lines::From(0),
@@ -94,11 +119,25 @@ impl<'a> Factor<'a> {
 
     fn of(matrices: Matrices<'a>, run: Run) -> Self {
         Self {
-            values: matrices.values,
+            items: Items::Numbers(matrices.values),
             width: matrices.columns,
             run,
             lines: Lines::From(0),
         }
+    }
+
+    /// The factor with pairs as its values, if it is bf16 and each line has whole pairs of inner values; otherwise `None`.
+    pub(crate) fn in_pairs(&self) -> Option<Self> {
+        let Items::Numbers(Values::Bf16(values)) = self.items else {
+            return None;
+        };
+        let whole = self.run == Run::Along && self.width.is_multiple_of(2);
+        let pairs = values.reinterpret_cast().as_chunks().0;
+        whole.then_some(Self {
+            items: Items::Pairs(pairs),
+            width: self.width / 2,
+            ..*self
+        })
     }
 }
 
@@ -150,10 +189,10 @@ impl Factor<'_> {
         let scratch = &mut scratch.across[..across.len()];
         for (row, kk) in inner.clone().enumerate() {
             let at = self.start(kk) + across.start;
-            let line = match self.values {
-                Values::F32(values) => &values[at..][..across.len()],
-                values => {
-                    values.convert(at, scratch);
+            let line = match self.items {
+                Items::Numbers(Values::F32(values)) => &values[at..][..across.len()],
+                items => {
+                    items.read(at, scratch);
                     &*scratch
                 }
             };
@@ -179,11 +218,13 @@ impl Factor<'_> {
         let depth = inner.len();
         for first in across.clone().step_by(8) {
             let start = |i: usize| self.start((first + i).min(across.end - 1)) + inner.start;
-            let runs: [&[f32]; 8] = match self.values {
-                Values::F32(values) => std::array::from_fn(|i| &values[start(i)..][..depth]),
-                values => {
+            let runs: [&[f32]; 8] = match self.items {
+                Items::Numbers(Values::F32(values)) => {
+                    std::array::from_fn(|i| &values[start(i)..][..depth])
+                }
+                items => {
                     for (i, run) in scratch.along.iter_mut().enumerate() {
-                        values.convert(start(i), &mut run[..depth]);
+                        items.read(start(i), &mut run[..depth]);
                     }
                     std::array::from_fn(|i| &scratch.along[i][..depth])
                 }

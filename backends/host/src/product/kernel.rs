@@ -91,7 +91,7 @@ impl<R: Right> Task<'_, '_, R> {
                         bias,
                     };
                     let place = (&mut to[column - self.columns.start..], self.step, len);
-                    multiply_rows(simd, self.rows.len(), (&*left, right), place, ends);
+                    multiply_rows(vectors, self.rows.len(), (&*left, right), place, ends);
                 }
             }
         }
@@ -100,8 +100,8 @@ impl<R: Right> Task<'_, '_, R> {
 
 /// Multiplies all rows by a panel of columns. `place` has the result, the distance between its rows, and the number of its columns.
 #[inline(always)]
-fn multiply_rows<S: Simd>(
-    simd: S,
+fn multiply_rows<S: Simd, T: Transpose>(
+    vectors: (S, T),
     rows: usize,
     (left, right): (&[f32], &[f32]),
     (to, step, len): (&mut [f32], usize, usize),
@@ -117,13 +117,13 @@ fn multiply_rows<S: Simd>(
         }
         let to = &mut to[tile * ROWS * step..];
         if len == width {
-            multiply_tile(simd, count, (left, right), (to, step), ends);
+            multiply_tile(vectors, count, (left, right), (to, step), ends);
             continue;
         }
         for row in 0..count {
             edge[row * width..][..len].copy_from_slice(&to[row * step..][..len]);
         }
-        multiply_tile(simd, count, (left, right), (&mut edge, width), ends);
+        multiply_tile(vectors, count, (left, right), (&mut edge, width), ends);
         for row in 0..count {
             to[row * step..][..len].copy_from_slice(&edge[row * width..][..len]);
         }
@@ -131,27 +131,27 @@ fn multiply_rows<S: Simd>(
 }
 
 #[inline(always)]
-fn multiply_tile<S: Simd>(
-    simd: S,
+fn multiply_tile<S: Simd, T: Transpose>(
+    vectors: (S, T),
     rows: usize,
     panels: (&[f32], &[f32]),
     to: (&mut [f32], usize),
     ends: Ends,
 ) {
     match rows {
-        1 => multiply::<S, 1>(simd, panels, to, ends),
-        2 => multiply::<S, 2>(simd, panels, to, ends),
-        3 => multiply::<S, 3>(simd, panels, to, ends),
-        4 => multiply::<S, 4>(simd, panels, to, ends),
-        5 => multiply::<S, 5>(simd, panels, to, ends),
-        _ => multiply::<S, ROWS>(simd, panels, to, ends),
+        1 => multiply::<S, T, 1>(vectors, panels, to, ends),
+        2 => multiply::<S, T, 2>(vectors, panels, to, ends),
+        3 => multiply::<S, T, 3>(vectors, panels, to, ends),
+        4 => multiply::<S, T, 4>(vectors, panels, to, ends),
+        5 => multiply::<S, T, 5>(vectors, panels, to, ends),
+        _ => multiply::<S, T, ROWS>(vectors, panels, to, ends),
     }
 }
 
 /// Computes a tile of R rows × two registers, with sums that stay in registers.
 #[inline(always)]
-fn multiply<S: Simd, const R: usize>(
-    simd: S,
+fn multiply<S: Simd, T: Transpose, const R: usize>(
+    (simd, transpose): (S, T),
     (left, right): (&[f32], &[f32]),
     (to, step): (&mut [f32], usize),
     ends: Ends,
@@ -168,8 +168,8 @@ fn multiply<S: Simd, const R: usize>(
     for (a, b) in left.iter().zip(right) {
         for (sums, a) in sums.iter_mut().zip(a) {
             let a = simd.splat_f32s(*a);
-            sums[0] = simd.mul_add_e_f32s(a, b[0], sums[0]);
-            sums[1] = simd.mul_add_e_f32s(a, b[1], sums[1]);
+            sums[0] = transpose.multiply_add(simd, a, b[0], sums[0]);
+            sums[1] = transpose.multiply_add(simd, a, b[1], sums[1]);
         }
     }
     if let Some(bias) = ends.bias {
@@ -271,6 +271,21 @@ impl<'a, R> Product<'a, R> {
     }
 }
 
+impl<R: Right> Product<'_, R> {
+    /// The product over half as many inner values, which are pairs, if both factors can be [read so](Factor::in_pairs). The number of rows
+    /// has no say, so that a row's result doesn't depend on other rows.
+    pub(crate) fn in_pairs(&self) -> Option<Product<'_>> {
+        Some(Product {
+            left: self.left.in_pairs()?,
+            right: self.right.in_pairs()?,
+            rows: self.rows,
+            inner: self.inner / 2,
+            columns: self.columns,
+            bias: self.bias,
+        })
+    }
+}
+
 /// Panels of both factors, which keep the largest size so far, and converted lines.
 #[derive(Default)]
 struct Memory {
@@ -288,11 +303,11 @@ fn room(values: &mut Vec<f32>, len: usize) -> &mut [f32] {
 }
 
 /// Some rows and columns of a product.
-pub(super) struct Task<'a, 'b, R> {
-    pub(super) product: &'b Product<'a, R>,
-    pub(super) rows: Range<usize>,
-    pub(super) columns: Range<usize>,
-    pub(super) to: &'b mut [f32],
+pub(crate) struct Task<'a, 'b, R> {
+    pub(crate) product: &'b Product<'a, R>,
+    pub(crate) rows: Range<usize>,
+    pub(crate) columns: Range<usize>,
+    pub(crate) to: &'b mut [f32],
     /// The distance from one row of `to` to the next.
-    pub(super) step: usize,
+    pub(crate) step: usize,
 }

@@ -3,20 +3,23 @@
 //! Both factors are packed into panels of up to 1024 inner values: 6 rows of the left factor, and two registers of columns of the right
 //! factor, in 64 KiB. A register tile is the product of two panels, so that each value read from memory serves many multiply-adds. Products
 //! with up to 8 rows read weights in place, without panels. Both ways sum over the inner dimension in order, with fused multiply-adds where
-//! the processor has them, as the kernels do, so that a row's result doesn't depend on other rows.
+//! the processor has them, as the kernels do, so that a row's result doesn't depend on other rows. Two factors in bf16 go both ways in
+//! [`pairs`] of inner values where the processor multiplies those, whatever the number of rows.
 
 mod factor;
 mod kernel;
+mod pairs;
 mod prefetch;
 mod right;
 
 pub(crate) use factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
-pub(crate) use kernel::Product;
+pub(crate) use kernel::{Product, Task};
+pub(crate) use pairs::are_used as pairs_are_used;
 pub(crate) use right::Right;
 
 use crate::vector::dispatch;
 use crate::workers::LEAST_WORK;
-use kernel::{ROWS, Task};
+use kernel::ROWS;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -147,6 +150,15 @@ impl<R: Right> Product<'_, R> {
 
     fn run(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]) {
         let step = columns.len();
+        if let Some(pairs) = self.in_pairs().filter(|_| pairs::are_used()) {
+            return pairs::dispatch(Task {
+                product: &pairs,
+                rows,
+                columns,
+                to,
+                step,
+            });
+        }
         dispatch(Task {
             product: self,
             rows,

@@ -1,7 +1,7 @@
 //! The right factor of a product. For few rows, weights whose lines run along the inner dimension are read in place, and transposed square
 //! by square in registers.
 
-use super::factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
+use super::factor::{Factor, Items, Lines, Part, Run, Scratch, WIDEST};
 use super::prefetch::prefetch;
 use crate::values::{Stored, Values};
 use crate::vector::Transpose;
@@ -9,6 +9,11 @@ use pulp::Simd;
 
 /// A right factor, which can be packed, or multiplied in place.
 pub(crate) trait Right: Sync {
+    /// What [`Factor::in_pairs`] returns; `None` for what isn't stored as numbers.
+    fn in_pairs(&self) -> Option<Factor<'_>> {
+        None
+    }
+
     /// The number of columns that are packed together, for panels of `width` columns: those that whole cache lines hold.
     fn together(&self, width: usize) -> usize;
 
@@ -36,6 +41,10 @@ pub(crate) trait Right: Sync {
 }
 
 impl Right for Factor<'_> {
+    fn in_pairs(&self) -> Option<Factor<'_>> {
+        Factor::in_pairs(self)
+    }
+
     fn together(&self, width: usize) -> usize {
         match self.run {
             Run::Along => width,
@@ -69,10 +78,17 @@ impl Right for Factor<'_> {
         left: &[[f32; N]],
         sums: &mut [[f32; WIDEST]; N],
     ) {
-        match self.values {
-            Values::F32(values) => multiply_along(vectors, (self, values), part, left, sums),
-            Values::F16(values) => multiply_along(vectors, (self, values), part, left, sums),
-            Values::Bf16(values) => multiply_along(vectors, (self, values), part, left, sums),
+        match self.items {
+            Items::Pairs(pairs) => multiply_along(vectors, (self, pairs), part, left, sums),
+            Items::Numbers(Values::F32(values)) => {
+                multiply_along(vectors, (self, values), part, left, sums)
+            }
+            Items::Numbers(Values::F16(values)) => {
+                multiply_along(vectors, (self, values), part, left, sums)
+            }
+            Items::Numbers(Values::Bf16(values)) => {
+                multiply_along(vectors, (self, values), part, left, sums)
+            }
         }
     }
 }
@@ -160,7 +176,7 @@ fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
             let turned = &mut turned.as_flattened_mut()[8 * square..];
             turn(transpose, runs, 8 * step, turned);
         }
-        add(simd, left, &turned, &mut registers);
+        add((simd, transpose), left, &turned, &mut registers);
     }
     if !rest.is_empty() {
         for (column, run) in runs[..columns].iter().enumerate() {
@@ -168,7 +184,7 @@ fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
                 turned[column] = value.f32();
             }
         }
-        add(simd, rest, &turned, &mut registers);
+        add((simd, transpose), rest, &turned, &mut registers);
     }
     for (registers, sums) in registers.iter().zip(sums) {
         let sums = S::as_mut_simd_f32s(&mut sums[at..][..columns]).0;
@@ -204,8 +220,8 @@ fn eight<E: Stored>(run: &[E], at: usize) -> [f32; 8] {
 
 /// Makes one multiply-add for every row and column at each inner index, in order.
 #[inline(always)]
-fn add<S: Simd, const N: usize, const V: usize>(
-    simd: S,
+fn add<S: Simd, T: Transpose, const N: usize, const V: usize>(
+    (simd, transpose): (S, T),
     left: &[[f32; N]],
     turned: &[[f32; COLUMNS]; 8],
     registers: &mut [[S::f32s; V]; N],
@@ -215,7 +231,7 @@ fn add<S: Simd, const N: usize, const V: usize>(
         for (registers, left) in registers.iter_mut().zip(left) {
             let left = simd.splat_f32s(*left);
             for (sum, turned) in registers.iter_mut().zip(turned) {
-                *sum = simd.mul_add_e_f32s(left, *turned, *sum);
+                *sum = transpose.multiply_add(simd, left, *turned, *sum);
             }
         }
     }

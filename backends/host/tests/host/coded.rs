@@ -114,7 +114,7 @@ fn blocks_give_the_bits_of_decoded_weights() {
             };
             let weights = grouped_gemm::Weights::Values(matrix(&w, k));
             let one = Segments::new([None, None, None], rows);
-            let want = grouped_gemm::linear(&values, &one, &x, weights, Some(&bias));
+            let want = grouped_gemm::linear(&values, &one, matrix(&x, k), weights, Some(&bias));
             let problem = Problem {
                 stored: Stored::Blocks(format),
                 ..values

@@ -1,11 +1,7 @@
 //! Exponentials and hyperbolic tangents, compiled here once more: results of operations show them with other roundings.
 
-#[allow(dead_code, reason = "nothing here is a product")]
-#[path = "../../src/vector.rs"]
-mod vector;
-
+use crate::vector::{exp, tanh, vectorized};
 use pulp::{Simd, WithSimd};
-use vector::{exp, tanh, vectorized};
 
 /// The values for which both functions are computed; their number is a multiple of the lanes of all vectors.
 struct Both<'a>(&'a [f32]);

@@ -5,10 +5,24 @@
 mod coded;
 mod functions;
 mod memory;
+mod pairs;
 mod products;
 mod sets;
 
-/// What the source of `functions::vector` takes from its crate.
+/// What the sources below take from their crate.
 mod simd {
     pub(crate) use moebius_host::{Simd, simd};
 }
+
+#[allow(unused, reason = "products in pairs are all that is tested inside")]
+#[path = "../../src/product/mod.rs"]
+mod product;
+#[allow(unused, unreachable_pub, reason = "what products take from it")]
+#[path = "../../src/values.rs"]
+mod values;
+#[allow(unused, reason = "what products take from it, and functions")]
+#[path = "../../src/vector.rs"]
+mod vector;
+#[allow(unused, unreachable_pub, reason = "what products take from it")]
+#[path = "../../src/workers.rs"]
+mod workers;

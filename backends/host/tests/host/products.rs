@@ -11,7 +11,7 @@ use moebius_ops::permute::NOWHERE;
 use moebius_ops::routing;
 
 /// Returns numbers that are exact in bf16, and whose products are exact in f32.
-fn numbers(count: usize, seed: usize) -> Vec<f32> {
+pub(crate) fn numbers(count: usize, seed: usize) -> Vec<f32> {
     let number = |i: usize| ((i * 37 + seed * 101) % 61) as f32 / 8.0 - 3.5;
     (0..count).map(number).collect()
 }
@@ -25,14 +25,23 @@ fn stored(lines: usize, width: usize, seed: usize) -> (Vec<f32>, Vec<f32>) {
 }
 
 /// The product of rows [rows, k] and weights [n, k]. The constructor refuses sizes of 0, which products take.
-fn problem([rows, k, n]: [usize; 3]) -> Problem {
+pub(crate) fn problem([rows, k, n]: [usize; 3]) -> Problem {
     let dense = Problem::dense(rows, n.max(1), k.max(1)).unwrap();
     Problem { n, k, ..dense }
 }
 
 /// One expert with all rows.
-fn one(rows: usize) -> Segments {
+pub(crate) fn one(rows: usize) -> Segments {
     Segments::new([None, None, None], rows)
+}
+
+/// One matrix with rows of `columns` values.
+fn rows_of(values: &[f32], columns: usize) -> Matrices<'_> {
+    Matrices {
+        values: Values::F32(values),
+        rows: values.len() / columns.max(1),
+        columns,
+    }
 }
 
 /// Computes a · bᵀ + bias from a [rows, inner] and b [columns, inner].
@@ -44,6 +53,7 @@ fn along(a: &[f32], b: Values<'_>, bias: &[f32], sizes: [usize; 3]) -> Vec<f32> 
         columns: inner,
     };
     let b = grouped_gemm::Weights::Values(b);
+    let a = rows_of(a, inner);
     linear(&problem(sizes), &one(rows), a, b, Some(bias))
 }
 
@@ -124,7 +134,10 @@ fn lines_may_be_anywhere() {
     let problem = Problem::new(9, 2, 1, 20, 5).unwrap();
     let segments = Segments::new([None, Some(vec![0, 7, 9]), None], 9);
     let values = grouped_gemm::Weights::Values(w);
-    assert_eq!(linear(&problem, &segments, &a, values, None), all);
+    assert_eq!(
+        linear(&problem, &segments, rows_of(&a, 5), values, None),
+        all
+    );
     // Each token has two slots. The first expert has so many that they are packed, the second has few.
     let slots = [16, 0, 6, 7, 14, 2, 4, 8, 10, 12, 17, 1, 13];
     let mut positions = vec![NOWHERE; 18];
@@ -150,7 +163,7 @@ fn lines_may_be_anywhere() {
 }
 
 /// Checks that the bits of a row of `left` times weights are the same in products with different numbers of rows.
-fn same_rows(
+pub(crate) fn same_rows(
     left: &[f32],
     [inner, columns]: [usize; 2],
     product: impl Fn(&[f32], [usize; 3]) -> Vec<f32>,
@@ -225,7 +238,7 @@ fn sparse_weights_give_the_bits_of_the_masked_ones() {
             let w = grouped_gemm::Weights::Sparse24(kept, &places);
             let (problem, one) = (problem([rows, inner, columns]), one(rows));
             let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-            let got = linear(&problem, &one, &x, w, Some(&bias));
+            let got = linear(&problem, &one, rows_of(&x, inner), w, Some(&bias));
             assert_eq!(bits(&got), bits(&want), "{rows} x {inner} x {columns}");
             let needed = [true, false, false];
             let [got, ..] = linear_backward(&problem, &one, needed, [&dy, &[]], w);

@@ -8,7 +8,8 @@ fn names_are_read_and_others_are_not() {
         assert_eq!(set.name().parse(), Ok(set));
     }
     let error = "avx".parse::<Simd>().map_err(|error| error.to_string());
-    let said = "instruction set: expected avx512, avx2, neon, simd128 or portable, got `avx`";
+    let said =
+        "instruction set: expected avx512bf16, avx512, avx2, neon, simd128 or portable, got `avx`";
     assert_eq!(error, Err(said.to_owned()));
 }
 

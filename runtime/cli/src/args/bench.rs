@@ -141,8 +141,8 @@ pub(crate) struct Measure<T: Args> {
 /// Options of every benchmark.
 #[derive(Debug, Args)]
 pub(crate) struct How {
-    /// Vector instructions to use at most, of those that the processor has: avx512, avx2, neon, simd128 or portable; a device
-    /// that can't be held to them is an error.
+    /// Vector instructions to use at most, of those that the processor has: avx512bf16, avx512, avx2, neon, simd128 or portable; a
+    /// device that can't be held to them is an error.
     #[arg(long, value_name = "SET")]
     pub(crate) simd: Option<Simd>,
     /// Compare with a result that --json printed before, of the same work, device and instruction set; exit 1 where

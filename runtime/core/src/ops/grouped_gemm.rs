@@ -273,11 +273,12 @@ pub(super) mod flex {
 
     fn linear(problem: &Problem, mut b: Operands) -> Vec<Computed> {
         let segments = segments(&mut b, problem.row_bound);
-        let [rows, bias] = ["rows", "b"].map(|name| Floats::of(&mut b, name));
+        let rows = b.float("rows").to_contiguous();
+        let bias = Floats::of(&mut b, "b");
         let (w, places) = stack(&mut b);
         let places = places.as_ref().map(signed_words);
         let w = weights(&w, places.as_deref());
-        let y = host::linear(problem, &segments, rows.values(), w, bias.maybe());
+        let y = host::linear(problem, &segments, matrices(&rows), w, bias.maybe());
         vec![y.into()]
     }
 
