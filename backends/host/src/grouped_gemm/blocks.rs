@@ -54,7 +54,7 @@ struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     /// The weights of expert `e` of a product whose rows of words are these; their lines run as `run` says.
-    fn of(problem: &Problem, words: &'a [i32], e: usize, run: Run) -> Decoded<Self> {
+    fn of(problem: &Problem, words: &'a [i32], e: usize, run: Run) -> Decoded<'a> {
         let Stored::Blocks(format) = problem.stored else {
             unreachable!("a call with blocks has a problem with blocks");
         };
@@ -64,7 +64,7 @@ impl<'a> Blocks<'a> {
             width: format.row_words(problem.k),
             first: e * problem.n * problem.parts(),
         };
-        Decoded { rows, run }
+        Decoded::new(rows, run)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Weights that are decoded to f32 in a cache, a few rows at a time, and then multiplied as dense weights are, in the same order.
 
 use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST};
-use crate::vector::Transpose;
+use crate::vector::{Kernel, Transpose, dispatch};
 use pulp::Simd;
+use std::ops::Range;
 
 /// Rows of weights that a product with few rows decodes at once: as many as a [`Factor`] multiplies together.
 const COLUMNS: usize = 16;
@@ -16,14 +17,57 @@ pub(super) trait Decode: Sync {
     fn decode(&self, row: usize, column: usize, to: &mut [f32]);
 }
 
-/// The weights of one expert, or their transpose.
-#[derive(Clone, Copy)]
-pub(super) struct Decoded<D> {
-    pub(super) rows: D,
-    pub(super) run: Run,
+/// Panels of such rows of any form. A product calls it once for a panel, so that the compiler makes one product for all forms, and the decoding of
+/// a form once for each set of vector instructions, instead of once for each form and number of rows.
+trait Panels: Sync {
+    /// Writes some weights of some rows, one row after the other.
+    fn panel(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]);
 }
 
-impl<D: Decode> Right for Decoded<D> {
+impl<D: Decode> Panels for D {
+    fn panel(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]) {
+        dispatch(Panel {
+            from: self,
+            rows,
+            columns,
+            to,
+        });
+    }
+}
+
+/// The work of [`Panels::panel`].
+struct Panel<'a, D> {
+    from: &'a D,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    to: &'a mut [f32],
+}
+
+impl<D: Decode> Kernel for Panel<'_, D> {
+    #[inline(always)]
+    fn run<S: Simd, T: Transpose>(self, _: S, _: T) {
+        let Range { start, end } = self.columns;
+        for (row, to) in self.rows.zip(self.to.chunks_exact_mut(end - start)) {
+            self.from.decode(row, start, to);
+        }
+    }
+}
+
+/// The weights of one expert, or their transpose.
+pub(super) struct Decoded<'a> {
+    rows: Box<dyn Panels + 'a>,
+    run: Run,
+}
+
+impl<'a> Decoded<'a> {
+    /// The weights with these rows, as a factor whose lines run as `run` says.
+    pub(super) fn new(rows: impl Decode + 'a, run: Run) -> Self {
+        let rows = Box::new(rows);
+        Self { rows, run }
+    }
+}
+
+impl Right for Decoded<'_> {
     fn together(&self, width: usize) -> usize {
         match self.run {
             Run::Along => width,
@@ -45,9 +89,7 @@ impl<D: Decode> Right for Decoded<D> {
         };
         let mut decoded = std::mem::take(&mut scratch.decoded);
         decoded.resize(rows.len() * columns.len(), 0.0);
-        for (row, to) in rows.clone().zip(decoded.chunks_exact_mut(columns.len())) {
-            self.rows.decode(row, columns.start, to);
-        }
+        self.rows.panel(rows.clone(), columns.clone(), &mut decoded);
         let part = Part {
             inner: 0..inner.len(),
             across: 0..across.len(),
@@ -82,9 +124,8 @@ impl<D: Decode> Right for Decoded<D> {
             }
             for from in inner.clone().step_by(DEPTH) {
                 let depth = DEPTH.min(inner.end - from);
-                for (row, to) in decoded.chunks_exact_mut(depth).take(count).enumerate() {
-                    self.rows.decode(first + row, from, to);
-                }
+                let (rows, columns) = (first..first + count, from..from + depth);
+                self.rows.panel(rows, columns, &mut decoded);
                 let part = Part {
                     inner: 0..depth,
                     across: 0..count,
