@@ -12,6 +12,7 @@ mod right;
 
 pub(crate) use factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
 pub(crate) use kernel::Product;
+pub(crate) use prefetch::prefetch;
 pub(crate) use right::Right;
 
 use crate::vector::dispatch;
