@@ -7,11 +7,38 @@
 use crate::simd::{Simd as Set, simd};
 use pulp::{Simd, WithSimd};
 
-/// Operations with an instruction of their own in some sets: the transposition of 8×8 squares, shifts, and products of pairs.
+/// Operations with an instruction of their own in some sets: the transposition of 8×8 squares and of words, shifts, tables of bytes, and
+/// products of pairs.
 pub(crate) trait Transpose: Copy {
     /// Writes row i of the transposed square to `to[i * step..]`, in the order of i; if `step` is less than 8, each row overwrites the end
     /// of the one before.
     fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize);
+
+    /// Writes word i of the four of each row to `to[i * step..]`, side by side.
+    #[inline(always)]
+    fn words(self, rows: [&[u8; 16]; 8], to: &mut [u32], step: usize) {
+        for (column, row) in rows.into_iter().enumerate() {
+            for (i, word) in row.as_chunks::<4>().0.iter().enumerate() {
+                to[i * step + column] = u32::from_le_bytes(*word);
+            }
+        }
+    }
+
+    /// Replaces each byte of words, which is less than 16, by that byte of a table, which `table` has four times.
+    #[inline(always)]
+    fn look_up<S: Simd>(self, _: S, words: S::u32s, table: &[u32; 16]) -> S::u32s {
+        let mut found = [0; 16];
+        S::as_mut_simd_u32s(&mut found).0[0] = words;
+        for word in &mut found[..S::U32_LANES] {
+            let mut bytes = word.to_le_bytes();
+            for byte in &mut bytes {
+                let place = usize::from(*byte & 15);
+                *byte = table[place / 4].to_le_bytes()[place % 4];
+            }
+            *word = u32::from_le_bytes(bytes);
+        }
+        S::as_simd_u32s(&found).0[0]
+    }
 
     /// Shifts words right by less than 32 bits; the top bit stays set, and may be repeated in the bits below it.
     #[inline(always)]
@@ -148,6 +175,29 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
+        fn words(self, rows: [&[u8; 16]; 8], to: &mut [u32], step: usize) {
+            let [a, b, c, d, e, f, g, h] = rows;
+            let rows = [
+                self.both(a, e),
+                self.both(b, f),
+                self.both(c, g),
+                self.both(d, h),
+            ];
+            let words = self.columns(rows);
+            for i in 0..4 {
+                let words: [u32; 8] = pulp::cast(words[i]);
+                to[i * step..][..8].copy_from_slice(&words);
+            }
+        }
+
+        #[inline(always)]
+        fn look_up<S: Simd>(self, _: S, words: S::u32s, table: &[u32; 16]) -> S::u32s {
+            let table = S::as_simd_u32s(table).0[0];
+            let avx2 = self.0.avx2;
+            pulp::cast(avx2._mm256_shuffle_epi8(pulp::cast(table), pulp::cast(words)))
+        }
+
+        #[inline(always)]
         fn down<S: Simd>(self, _: S, words: S::u32s, by: S::u32s) -> S::u32s {
             let avx2 = self.0.avx2;
             pulp::cast(avx2._mm256_srav_epi32(pulp::cast(words), pulp::cast(by)))
@@ -165,6 +215,18 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
+        fn words(self, rows: [&[u8; 16]; 8], to: &mut [u32], step: usize) {
+            Avx2(*self.0).words(rows, to, step);
+        }
+
+        #[inline(always)]
+        fn look_up<S: Simd>(self, _: S, words: S::u32s, table: &[u32; 16]) -> S::u32s {
+            let table = S::as_simd_u32s(table).0[0];
+            let avx512 = self.0.avx512bw;
+            pulp::cast(avx512._mm512_shuffle_epi8(pulp::cast(table), pulp::cast(words)))
+        }
+
+        #[inline(always)]
         fn down<S: Simd>(self, _: S, words: S::u32s, by: S::u32s) -> S::u32s {
             let avx512 = self.0.avx512f;
             pulp::cast(avx512._mm512_srav_epi32(pulp::cast(words), pulp::cast(by)))
@@ -172,6 +234,14 @@ pub(crate) mod x86 {
     }
 
     impl Avx2 {
+        /// Sixteen bytes in each half of a register.
+        #[inline(always)]
+        fn both(self, low: &[u8; 16], high: &[u8; 16]) -> __m256 {
+            let avx = self.0.avx;
+            let low = avx._mm256_castps128_ps256(pulp::cast(*low));
+            avx._mm256_insertf128_ps::<1>(low, pulp::cast(*high))
+        }
+
         /// Columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 of four rows.
         #[inline(always)]
         fn columns(self, [a, b, c, d]: [__m256; 4]) -> [__m256; 4] {

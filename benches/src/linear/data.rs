@@ -8,6 +8,7 @@ use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::Error;
 use moebius_ops::Mismatch;
+use moebius_ops::blocks::{BlockFormat, Scales};
 use moebius_ops::grouped_gemm::Problem;
 use std::cell::Cell;
 use std::f64::consts::TAU;
@@ -59,6 +60,31 @@ pub(super) fn rounded(values: Vec<f32>, dtype: DType) -> Vec<f32> {
 /// Number of weights of the layer.
 pub(super) fn weights(bench: &LinearBench) -> u64 {
     bench.n as u64 * bench.k as u64
+}
+
+/// The bytes of W \[n, k\] in blocks with any codes, in a format that begins with a scale in F16, or with that of scales and that of minima: both
+/// are 2^-8.
+pub(super) fn blocks(bench: &LinearBench, format: BlockFormat) -> Vec<u8> {
+    let layout = format.layout();
+    let count = weights(bench) as usize / layout.values * layout.bytes;
+    let byte = |i: usize| ((i as u32).wrapping_mul(0x9E37_79B9) >> 24) as u8;
+    let mut bytes: Vec<u8> = (0..count).map(byte).collect();
+    let halves = 1 + usize::from(layout.scales == Scales::SixBits);
+    for block in bytes.chunks_exact_mut(layout.bytes) {
+        for half in block.as_chunks_mut::<2>().0.iter_mut().take(halves) {
+            *half = 0x1C00_u16.to_le_bytes();
+        }
+    }
+    bytes
+}
+
+/// W \[n, k\] that these blocks decode to.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](moebius::ErrorKind::Shape) for rows that aren't whole blocks.
+pub(super) fn decoded_blocks(bench: &LinearBench, format: BlockFormat) -> Result<Vec<f32>, Error> {
+    let words = format.to_words(&blocks(bench, format), bench.k)?;
+    Ok(format.decoded(&words, bench.k))
 }
 
 /// x \[m, k\] on a device.

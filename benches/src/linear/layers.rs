@@ -1,7 +1,7 @@
 //! The measured layers on their device: the FP8 layer, and the float layers that it is compared with.
 
 use super::LinearBench;
-use super::data::{HostData, Turns, copies, float_problem, input, weight, weights};
+use super::data::{HostData, Turns, blocks, copies, float_problem, input, weight, weights};
 use crate::BenchError;
 use crate::ceiling::{finish_with, wait};
 use crate::place::Place;
@@ -10,6 +10,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use cubecl::client::Client;
 use cubecl::server::Handle;
 use moebius::Error;
+use moebius::blocks::{BlockFormat, BlockLayout, BlockTensor};
 use moebius::fp8::{ActivationScaling, Quantizer, Weight};
 use moebius::nn::Linear;
 use moebius_device::{Capability, memory_in_use};
@@ -152,11 +153,24 @@ struct Kernel {
     out: (usize, DType),
 }
 
-/// A float layer with the same weights, before quantisation.
+/// Formats of blocks that are measured: the plainest, and the one that most files have.
+const BLOCKS: [BlockFormat; 2] = [BlockFormat::Q8_0, BlockFormat::Q4K];
+
+/// The weights of a layer beside the FP8 layer.
+#[derive(Clone, Copy)]
+pub(super) enum Of {
+    /// The weights before quantisation.
+    Floats,
+    /// The larger half of them, 2:4.
+    Sparse24,
+    /// Blocks of codes, which are others.
+    Blocks(BlockFormat),
+}
+
+/// A layer whose activations are floats, beside the FP8 layer.
 pub(super) struct FloatPath {
     pub(super) name: String,
-    /// Whether the layer has only the larger half of the weights, 2:4.
-    pub(super) sparse: bool,
+    pub(super) of: Of,
     /// Bytes of the weights.
     pub(super) bytes: u64,
     /// Whether the layer is foreign: it may then be less exact than the check accepts.
@@ -167,7 +181,8 @@ pub(super) struct FloatPath {
 }
 
 impl FloatPath {
-    /// Makes every float layer that is worth a comparison on the device, and that with 2:4 weights if they are whole groups of four.
+    /// Makes every float layer that is worth a comparison on the device, that with 2:4 weights if they are whole groups of four, and those with
+    /// blocks if rows are whole blocks.
     ///
     /// Burn's own product takes minutes on CubeCL's CPU runtime, and its barriers leave threads behind that slow down
     /// whatever comes after; Burn's layer on `flex` stands in for it there. Turns with the FP8 layer hardly cost `flex`
@@ -194,7 +209,43 @@ impl FloatPath {
         if bench.k.is_multiple_of(GROUP) {
             paths.push(Self::sparse(bench, place, data)?);
         }
+        for format in BLOCKS {
+            if format.check(bench.k).is_ok() {
+                paths.push(Self::blocks(bench, place, data, format)?);
+            }
+        }
         Ok(paths)
+    }
+
+    fn blocks(
+        bench: &LinearBench,
+        place: &Place,
+        data: &HostData,
+        format: BlockFormat,
+    ) -> Result<Self, BenchError> {
+        let bytes = blocks(bench, format);
+        let shape = [1, bench.n, bench.k];
+        let layer = || {
+            let layout = BlockLayout { shape, format };
+            let weights = BlockTensor::from_bytes(&bytes, layout, &place.device)?;
+            let weight = Weight::<2>::from_blocks(weights.with_dtype(bench.dtype))?;
+            Linear::new(weight, None)
+        };
+        let size = bytes.len() as u64;
+        let copies = copies(bench, place.opened.capability.is_cpu(), size);
+        Ok(Self {
+            name: format!("our layer in blocks, {format}"),
+            of: Of::Blocks(format),
+            bytes: size,
+            foreign: false,
+            copies,
+            layer: Box::new(OnTensors {
+                layers: Turns::of(copies, layer)?,
+                forward: |layer, x| layer.forward(x),
+                x: input(bench, &place.device, data),
+                device: place.device.clone(),
+            }),
+        })
     }
 
     fn sparse(bench: &LinearBench, place: &Place, data: &HostData) -> Result<Self, BenchError> {
@@ -207,7 +258,7 @@ impl FloatPath {
         let copies = copies(bench, place.opened.capability.is_cpu(), bytes);
         Ok(Self {
             name: format!("our {} layer, 2:4", float_problem(bench)?.element),
-            sparse: true,
+            of: Of::Sparse24,
             bytes,
             foreign: false,
             copies,
@@ -248,7 +299,7 @@ impl FloatPath {
         };
         Ok(Self {
             name: format!("our {} kernel ({})", problem.element, plan.variant.name()),
-            sparse: false,
+            of: Of::Floats,
             bytes: Self::dense_bytes(bench),
             foreign: false,
             copies,
@@ -273,7 +324,7 @@ impl FloatPath {
         })?;
         Ok(Self {
             name: format!("our {} layer", float_problem(bench)?.element),
-            sparse: false,
+            of: Of::Floats,
             bytes: Self::dense_bytes(bench),
             foreign: false,
             copies,
@@ -301,7 +352,7 @@ impl FloatPath {
         })?;
         Ok(Self {
             name: format!("Burn's nn::Linear on {on}"),
-            sparse: false,
+            of: Of::Floats,
             bytes: Self::dense_bytes(bench),
             foreign: true,
             copies,

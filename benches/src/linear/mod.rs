@@ -1,5 +1,5 @@
 //! The benchmark of one linear layer with FP8 weights: y = x · Wᵀ with x \[m, k\] and W \[n, k\], without bias; beside it the layer in
-//! floats, and with the larger half of its weights, 2:4.
+//! floats, with the larger half of its weights, 2:4, and with weights in blocks of codes.
 
 mod check;
 mod data;
@@ -14,8 +14,8 @@ use crate::{BenchError, Ceilings, Checked, Floor, Progress, Ran};
 use burn::tensor::DType;
 use check::{Oracle, largest_error};
 use clap::Args;
-use data::{HostData, copies, float_problem, rounded, weights};
-use layers::{FloatPath, Layer, Setup};
+use data::{HostData, copies, decoded_blocks, float_problem, rounded, weights};
+use layers::{FloatPath, Layer, Of, Setup};
 use moebius::fp8::{Activations, Fp8Format, Granularity};
 use moebius::{Device, Error};
 use moebius_ops::grouped_gemm::sparse24;
@@ -110,7 +110,7 @@ impl PathTime {
 }
 
 /// Results of the benchmark. The FP8 layer is verified against its decoded weights, float layers against the original
-/// weights, and that with 2:4 weights against those with 0 for what it lacks.
+/// weights, that with 2:4 weights against those with 0 for what it lacks, and those with blocks against what the blocks decode to.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinearReport {
     /// Device that was measured.
@@ -134,6 +134,8 @@ pub struct LinearReport {
     pub own: Vec<PathTime>,
     /// Our float layer with 2:4 weights; `None` if the inputs aren't a multiple of 4.
     pub sparse24: Option<PathTime>,
+    /// Our layers with weights in blocks of codes, of other values, for inputs that are whole blocks.
+    pub blocks: Vec<PathTime>,
     /// Speed of the FP8 layer divided by that of the fastest in `own`; `None` when there are none.
     pub ratio_to_best_own: Option<f64>,
     /// PyTorch's linear layer, when asked for.
@@ -180,15 +182,15 @@ pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, Benc
     let name = format!("FP8 ({})", setup.variant);
     let fp8 = rows.row(name, times[0], code_bytes, setup.fp8.layers.count());
     let fp8 = fp8.judged(bench, found.fp8);
-    let (mut own, mut sparse24) = (Vec::new(), None);
+    let (mut own, mut sparse24, mut blocks) = (Vec::new(), None, Vec::new());
     let floats = floats.into_iter().zip(&times[1..]).zip(&found.floats);
     for ((path, time), error) in floats {
         let row = rows.row(path.name, *time, path.bytes, path.copies);
         let row = row.judged(bench, *error);
-        if path.sparse {
-            sparse24 = Some(row);
-        } else {
-            own.push(row);
+        match path.of {
+            Of::Floats => own.push(row),
+            Of::Sparse24 => sparse24 = Some(row),
+            Of::Blocks(_) => blocks.push(row),
         }
     }
     Ok(LinearReport {
@@ -198,6 +200,7 @@ pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, Benc
         weights_rel_l2: found.weights_rel_l2,
         first_ms: found.first_ms,
         sparse24,
+        blocks,
         ratio_to_best_own: own.iter().map(|path| path.ratio).reduce(f64::min),
         fp8,
         own,
@@ -243,10 +246,12 @@ fn check(
     let (mut errors, mut left_out) = (Vec::new(), Vec::new());
     for path in std::mem::take(floats) {
         let y = path.layer.output()?;
-        let error = if path.sparse {
-            oracle.float_error(&data.x, &larger_half(&weights)?, &y)?
-        } else {
-            oracle.float_error(&data.x, &weights, &y)?
+        let error = match path.of {
+            Of::Floats => oracle.float_error(&data.x, &weights, &y)?,
+            Of::Sparse24 => oracle.float_error(&data.x, &larger_half(&weights)?, &y)?,
+            Of::Blocks(format) => {
+                oracle.float_error(&data.x, &decoded_blocks(bench, format)?, &y)?
+            }
         };
         if path.foreign && error > largest_error(bench) {
             left_out.push((path.name, error));

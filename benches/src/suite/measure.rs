@@ -188,7 +188,7 @@ fn of_attention(task: &Task, backward: bool, progress: Progress) -> Result<Vec<R
 fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
     // With few tokens, the time goes to the weights' bytes; with many, to the arithmetic.
     let sizes: &[(usize, usize)] = if task.full {
-        &[(1, 4096), (512, 4096)]
+        &[(1, 4096), (8, 4096), (512, 4096)]
     } else {
         &[(32, 1024)]
     };
@@ -197,7 +197,7 @@ fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
         let bench: LinearBench = asked(task, &format!("--m {m} --n {width} --k {width}"));
         let report = linear::run(&bench, progress)?;
         let figures = |path: &PathTime| match m {
-            1 => {
+            1..=8 => {
                 let rate = (path.weights_gb_per_s, "GB/s");
                 figures(path.speed.median_ms, Some(path.speed.spread), rate)
             }
@@ -212,7 +212,8 @@ fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
         let variant = report.ran.variant.as_deref().unwrap_or_default();
         rows.push(row(format!("{sizes}, E4M3"), variant, &report.fp8));
         // The first of the float layers is our own, dense.
-        for path in report.own.iter().take(1).chain(&report.sparse24) {
+        let own = report.own.iter().take(1).chain(&report.sparse24);
+        for path in own.chain(&report.blocks) {
             rows.push(row(sizes.clone(), &path.name, path));
         }
     }

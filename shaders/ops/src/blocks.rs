@@ -121,7 +121,7 @@ impl Field {
 
     /// The byte and the lowest bit of value `value` of a block.
     #[inline(always)]
-    const fn place(self, value: usize) -> (usize, u32) {
+    pub const fn place(self, value: usize) -> (usize, u32) {
         let across = self.run * self.per_byte();
         let byte = self.at + value / across * self.run + value % self.run;
         (

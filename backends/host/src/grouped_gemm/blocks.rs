@@ -1,12 +1,17 @@
 //! Products with weights in blocks of codes ([`moebius_ops::blocks`]).
 
-use super::decoded::{DEPTH, Decode, Decoded};
+use super::decoded::{Decode, Decoded};
+use super::lanes::{ACROSS, DEPTH, Lanes};
+use super::turned::{Rows, turns};
 use super::{coded, coded_backward};
 use crate::permute::Segments;
-use crate::product::Run;
+use crate::product::{Part, Run};
 use crate::values::Matrices;
+use crate::vector::Transpose;
 use moebius_ops::blocks::{BlockFormat, Layout};
 use moebius_ops::grouped_gemm::{Problem, Stored};
+use pulp::Simd;
+use std::ops::Range;
 
 /// The bytes of a word.
 const WORD: usize = 4;
@@ -46,7 +51,8 @@ struct Blocks<'a> {
     format: BlockFormat,
     /// The words of all experts.
     words: &'a [i32],
-    /// The number of words in a row.
+    /// The numbers of values and of words in a row.
+    values: usize,
     width: usize,
     /// The expert's first row.
     first: usize,
@@ -54,17 +60,34 @@ struct Blocks<'a> {
 
 impl<'a> Blocks<'a> {
     /// The weights of expert `e` of a product whose rows of words are these; their lines run as `run` says.
-    fn of(problem: &Problem, words: &'a [i32], e: usize, run: Run) -> Decoded<Self> {
+    fn of(problem: &Problem, words: &'a [i32], e: usize, run: Run) -> Decoded<'a> {
         let Stored::Blocks(format) = problem.stored else {
             unreachable!("a call with blocks has a problem with blocks");
         };
         let rows = Self {
             format,
             words,
+            values: problem.k,
             width: format.row_words(problem.k),
             first: e * problem.n * problem.parts(),
         };
-        Decoded { rows, run }
+        Decoded::new(rows, run)
+    }
+
+    /// The words of a row.
+    #[inline(always)]
+    fn row(&self, row: usize) -> &'a [i32] {
+        &self.words[(self.first + row) * self.width..][..self.width]
+    }
+
+    /// The share of some inner values in the words of [`ACROSS`] rows from row `first` on, of which the last may lack.
+    #[inline(always)]
+    fn share(&self, first: usize, inner: &Range<usize>) -> &'a [i32] {
+        let at = |value: usize| {
+            let before = (self.first + first) * self.width;
+            (before + ACROSS * self.width * value / self.values).min(self.words.len())
+        };
+        &self.words[at(inner.start)..at(inner.end)]
     }
 }
 
@@ -72,8 +95,7 @@ impl Decode for Blocks<'_> {
     #[inline(always)]
     fn decode(&self, row: usize, column: usize, to: &mut [f32]) {
         let Layout { values, bytes, .. } = self.format.layout();
-        let words = &self.words[(self.first + row) * self.width..][..self.width];
-        let (head, words) = words.split_at(self.format.head());
+        let (head, words) = self.row(row).split_at(self.format.head());
         let head = head.first().map_or(0, |word| word.cast_unsigned());
         let mut column = column;
         for to in to.chunks_mut(DEPTH) {
@@ -88,5 +110,26 @@ impl Decode for Blocks<'_> {
                 .decode(head, &blocks[first % WORD..], column % values, to);
             column += to.len();
         }
+    }
+
+    fn offsets(&self) -> Option<bool> {
+        let layout = self.format.layout();
+        turns(&layout).then(|| layout.scales.has_offsets())
+    }
+
+    #[inline(always)]
+    fn lanes<S: Simd, T: Transpose>(
+        &self,
+        vectors: (S, T),
+        Part { inner, across }: &Part,
+        to: &mut Lanes,
+    ) {
+        let rows = Rows {
+            format: self.format,
+            words: std::array::from_fn(|i| self.row((across.start + i).min(across.end - 1))),
+            inner: inner.clone(),
+            ahead: self.share(across.start + ACROSS, inner),
+        };
+        rows.turn(vectors, to);
     }
 }

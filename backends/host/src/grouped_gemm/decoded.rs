@@ -1,29 +1,118 @@
-//! Weights that are decoded to f32 in a cache, a few rows at a time, and then multiplied as dense weights are, in the same order.
+//! Weights that are decoded to f32 in a cache, a few rows at a time, and then multiplied as dense weights are, in the same order; and codes in
+//! lanes, which products with few rows decode in registers.
 
+use super::lanes::{ACROSS, DEPTH, Lanes};
 use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST};
-use crate::vector::Transpose;
+use crate::vector::{Kernel, Transpose, dispatch};
 use pulp::Simd;
+use std::cell::Cell;
+use std::ops::Range;
+
+thread_local! {
+    /// Memory that is kept from product to product, because it would have to be cleared.
+    static LANES: Cell<Option<Box<Lanes>>> = const { Cell::new(None) };
+}
 
 /// Rows of weights that a product with few rows decodes at once: as many as a [`Factor`] multiplies together.
 const COLUMNS: usize = 16;
-
-/// Weights of each of them, so that all fill half of a first-level cache; a multiple of the eight that a [`Factor`] transposes.
-pub(super) const DEPTH: usize = 256;
 
 /// The rows of one expert's weights, in any form.
 pub(super) trait Decode: Sync {
     /// Writes the weights of row `row` from `column` on. Columns begin at multiples of [`DEPTH`] or of what is packed at once, which is more.
     fn decode(&self, row: usize, column: usize, to: &mut [f32]);
+
+    /// Whether weights have offsets in lanes; `None` for a form that isn't put in lanes.
+    fn offsets(&self) -> Option<bool> {
+        None
+    }
+
+    /// Puts weights in lanes: at most [`DEPTH`] inner values of at most [`ACROSS`] rows. The last row stands for those that lack.
+    #[inline(always)]
+    fn lanes<S: Simd, T: Transpose>(&self, _: (S, T), _: &Part, _: &mut Lanes) {
+        unreachable!("a form without lanes");
+    }
+}
+
+/// Panels of such rows of any form. A product calls it once for a panel, so that the compiler makes one product for all forms, and the decoding of
+/// a form once for each set of vector instructions, instead of once for each form and number of rows.
+trait Panels: Sync {
+    /// Writes some weights of some rows, one row after the other.
+    fn panel(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]);
+
+    /// Says what [`Decode::offsets`] says.
+    fn offsets_in_lanes(&self) -> Option<bool>;
+
+    /// Does what [`Decode::lanes`] does.
+    fn put_in_lanes(&self, part: &Part, to: &mut Lanes);
+}
+
+impl<D: Decode> Panels for D {
+    fn panel(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]) {
+        dispatch(Panel {
+            from: self,
+            rows,
+            columns,
+            to,
+        });
+    }
+
+    fn offsets_in_lanes(&self) -> Option<bool> {
+        self.offsets()
+    }
+
+    fn put_in_lanes(&self, part: &Part, to: &mut Lanes) {
+        let from = self;
+        dispatch(InLanes { from, part, to });
+    }
+}
+
+/// The work of [`Panels::panel`].
+struct Panel<'a, D> {
+    from: &'a D,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    to: &'a mut [f32],
+}
+
+impl<D: Decode> Kernel for Panel<'_, D> {
+    #[inline(always)]
+    fn run<S: Simd, T: Transpose>(self, _: S, _: T) {
+        let Range { start, end } = self.columns;
+        for (row, to) in self.rows.zip(self.to.chunks_exact_mut(end - start)) {
+            self.from.decode(row, start, to);
+        }
+    }
+}
+
+/// The work of [`Panels::put_in_lanes`].
+struct InLanes<'a, D> {
+    from: &'a D,
+    part: &'a Part,
+    to: &'a mut Lanes,
+}
+
+impl<D: Decode> Kernel for InLanes<'_, D> {
+    #[inline(always)]
+    fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
+        self.from.lanes((simd, transpose), self.part, self.to);
+    }
 }
 
 /// The weights of one expert, or their transpose.
-#[derive(Clone, Copy)]
-pub(super) struct Decoded<D> {
-    pub(super) rows: D,
-    pub(super) run: Run,
+pub(super) struct Decoded<'a> {
+    rows: Box<dyn Panels + 'a>,
+    run: Run,
 }
 
-impl<D: Decode> Right for Decoded<D> {
+impl<'a> Decoded<'a> {
+    /// The weights with these rows, as a factor whose lines run as `run` says.
+    pub(super) fn new(rows: impl Decode + 'a, run: Run) -> Self {
+        let rows = Box::new(rows);
+        Self { rows, run }
+    }
+}
+
+impl Right for Decoded<'_> {
     fn together(&self, width: usize) -> usize {
         match self.run {
             Run::Along => width,
@@ -45,9 +134,7 @@ impl<D: Decode> Right for Decoded<D> {
         };
         let mut decoded = std::mem::take(&mut scratch.decoded);
         decoded.resize(rows.len() * columns.len(), 0.0);
-        for (row, to) in rows.clone().zip(decoded.chunks_exact_mut(columns.len())) {
-            self.rows.decode(row, columns.start, to);
-        }
+        self.rows.panel(rows.clone(), columns.clone(), &mut decoded);
         let part = Part {
             inner: 0..inner.len(),
             across: 0..across.len(),
@@ -68,6 +155,49 @@ impl<D: Decode> Right for Decoded<D> {
     fn multiply<S: Simd, T: Transpose, const N: usize>(
         &self,
         vectors: (S, T),
+        part: &Part,
+        left: &[[f32; N]],
+        sums: &mut [[f32; WIDEST]; N],
+    ) {
+        match self.rows.offsets_in_lanes() {
+            None => self.multiply_cached(vectors, part, left, sums),
+            Some(false) => self.multiply_lanes::<S, N, false>(vectors.0, part, left, sums),
+            Some(true) => self.multiply_lanes::<S, N, true>(vectors.0, part, left, sums),
+        }
+    }
+}
+
+impl Decoded<'_> {
+    /// Multiplies weights that are decoded in registers.
+    #[inline(always)]
+    fn multiply_lanes<S: Simd, const N: usize, const OFFSETS: bool>(
+        &self,
+        simd: S,
+        Part { inner, across }: &Part,
+        left: &[[f32; N]],
+        sums: &mut [[f32; WIDEST]; N],
+    ) {
+        let mut lanes = LANES.take().unwrap_or_default();
+        for first in across.clone().step_by(ACROSS) {
+            for from in inner.clone().step_by(DEPTH) {
+                let part = Part {
+                    inner: from..(from + DEPTH).min(inner.end),
+                    across: first..(first + ACROSS).min(across.end),
+                };
+                self.rows.put_in_lanes(&part, &mut lanes);
+                let left = &left[from - inner.start..][..part.inner.len()];
+                let sums = (&mut *sums, first - across.start);
+                lanes.multiply::<S, N, OFFSETS>(simd, left, sums);
+            }
+        }
+        LANES.set(Some(lanes));
+    }
+
+    /// Multiplies weights that are decoded in a cache.
+    #[inline(always)]
+    fn multiply_cached<S: Simd, T: Transpose, const N: usize>(
+        &self,
+        vectors: (S, T),
         Part { inner, across }: &Part,
         left: &[[f32; N]],
         sums: &mut [[f32; WIDEST]; N],
@@ -82,9 +212,8 @@ impl<D: Decode> Right for Decoded<D> {
             }
             for from in inner.clone().step_by(DEPTH) {
                 let depth = DEPTH.min(inner.end - from);
-                for (row, to) in decoded.chunks_exact_mut(depth).take(count).enumerate() {
-                    self.rows.decode(first + row, from, to);
-                }
+                let (rows, columns) = (first..first + count, from..from + depth);
+                self.rows.panel(rows, columns, &mut decoded);
                 let part = Part {
                     inner: 0..depth,
                     across: 0..count,

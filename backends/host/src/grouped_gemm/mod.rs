@@ -3,7 +3,9 @@
 pub mod blocks;
 mod decoded;
 pub mod fp8;
+mod lanes;
 mod sparse24;
+mod turned;
 
 use crate::expert_activation::HiddenActivation;
 use crate::permute::{Segments, padded};

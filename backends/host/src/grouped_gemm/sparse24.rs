@@ -24,14 +24,14 @@ impl<'a> Sparse<'a> {
         (kept, places): (Matrices<'a>, &'a [i32]),
         e: usize,
         run: Run,
-    ) -> Decoded<Self> {
+    ) -> Decoded<'a> {
         let rows = Self {
             kept: kept.values,
             places,
             width: 2 * kept.columns,
             first: e * kept.rows,
         };
-        Decoded { rows, run }
+        Decoded::new(rows, run)
     }
 }
 

@@ -10,7 +10,7 @@ const LINE: usize = 64;
 
 /// Prefetches values into the second-level cache, without waiting for them; does nothing on processors other than x86-64.
 #[inline(always)]
-pub(super) fn prefetch<E>(values: &[E]) {
+pub(crate) fn prefetch<E>(values: &[E]) {
     #[cfg(target_arch = "x86_64")]
     for line in values.chunks(LINE / size_of::<E>()) {
         use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};

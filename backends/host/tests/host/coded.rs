@@ -89,17 +89,33 @@ fn matrix(values: &[f32], columns: usize) -> Matrices<'_> {
     }
 }
 
-/// Few rows decode blocks in a cache, many rows into panels; both give the bits of the product with what the blocks decode to. So do the
-/// gradients.
+/// The bits of values; those of a NaN aren't determined.
+fn bits(values: &[f32]) -> Vec<u32> {
+    let bits = |x: &f32| if x.is_nan() { u32::MAX } else { x.to_bits() };
+    values.iter().map(bits).collect()
+}
+
+/// Few rows decode blocks in registers or in a cache, many rows into panels; all give the bits of the product with what the blocks decode to. So
+/// do the gradients.
 #[test]
 fn blocks_give_the_bits_of_decoded_weights() {
-    for format in BlockFormat::ALL {
+    // With bytes up to 0x3F scales in F16 are numbers; with all bytes some are infinite, or NaN.
+    for (format, mask) in BlockFormat::ALL
+        .into_iter()
+        .flat_map(|format| [(format, 0x3F), (format, 0xFF)])
+    {
         let of_block = format.layout().values;
-        for [rows, blocks_of_row, n] in [[1, 1, 1], [1, 5, 70], [3, 1, 33], [8, 7, 17], [40, 5, 70]]
-        {
+        for [rows, blocks_of_row, n] in [
+            [1, 1, 1],
+            [1, 5, 70],
+            [2, 9, 64],
+            [3, 1, 33],
+            [5, 10, 31],
+            [8, 7, 17],
+            [40, 5, 70],
+        ] {
             let k = blocks_of_row * of_block;
-            // Bytes up to 0x3F, so that scales in F16 are numbers.
-            let byte = |i: usize| (i * 41 % 64) as u8;
+            let byte = |i: usize| (i * 41 & mask) as u8;
             let bytes: Vec<u8> = (0..n * format.row_bytes(k)).map(byte).collect();
             let words = format.to_words(&bytes, k).expect("whole rows");
             let w = format.decoded(&words, k);
@@ -120,7 +136,6 @@ fn blocks_give_the_bits_of_decoded_weights() {
                 ..values
             };
             let got = blocks::linear(&problem, None, matrix(&x, k), &words, Some(&bias));
-            let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             assert_eq!(bits(&got), bits(&want), "{format}, {rows} x {k} x {n}");
             let dy: Vec<f32> = (0..rows * n)
                 .map(|i| (i * 29 % 53) as f32 / 3.0 - 8.0)

@@ -68,7 +68,8 @@ impl Measured for LinearReport {
 /// All rows of the table, in its order.
 fn paths(report: &LinearReport) -> impl Iterator<Item = &PathTime> {
     let own = [&report.fp8].into_iter().chain(&report.own);
-    own.chain(&report.sparse24).chain(&report.peer)
+    let coded = report.sparse24.iter().chain(&report.blocks);
+    own.chain(coded).chain(&report.peer)
 }
 
 /// Writes which ways to compute the layer don't verify, each with its own error.

@@ -44,6 +44,7 @@ fn a_result_that_does_not_verify_has_no_figures() {
             checked: Some(wrong),
             ..path
         }),
+        blocks: Vec::new(),
         ratio_to_best_own: Some(1.0),
         peer: None,
         layer_bytes: LayerBytes {

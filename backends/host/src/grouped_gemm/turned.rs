@@ -1,0 +1,366 @@
+//! Blocks of codes of neighbouring columns, turned into lanes ([`Lanes`]): 16 bytes of eight blocks at a time become words in lanes, and these
+//! codes and scales in whole registers.
+
+use super::lanes::{ACROSS, CODES, Lanes, RAW, WHOLE};
+use crate::product::prefetch;
+use crate::vector::Transpose;
+use moebius_ops::blocks::{BlockFormat, Field, GROUP, Layout, Levels, Scales};
+use pulp::Simd;
+use pulp::bytemuck::cast_slice;
+use std::ops::Range;
+
+/// Where the words of a block's first 16 bytes, or of those with its scales, are among the raw ones.
+const HEAD: usize = 0;
+/// Where those of 16 bytes are that end with what all scales of [`Scales::EightBits`] are multiplied by.
+const ALL: usize = 4;
+/// Where those with the low bits of codes are, of at most 128 bytes.
+const LOW: usize = 8;
+/// Where those with the high bits are, of at most 64 bytes.
+const HIGH: usize = 40;
+
+/// Columns whose bytes are turned together.
+const SQUARE: usize = 8;
+
+/// The words in a line of the processor's caches.
+const LINE: usize = 16;
+
+/// Whether blocks can be turned: the bits of neighbouring codes have to lie in neighbouring bytes, and words in memory as numbers.
+pub(super) fn turns(layout: &Layout) -> bool {
+    let in_bytes = |field: Field| field.run >= GROUP;
+    cfg!(target_endian = "little") && in_bytes(layout.low) && layout.high.is_none_or(in_bytes)
+}
+
+/// Rows of weights in blocks, each a column of a product.
+pub(super) struct Rows<'a> {
+    pub(super) format: BlockFormat,
+    /// The words of each row.
+    pub(super) words: [&'a [i32]; ACROSS],
+    /// The inner values to turn, which are whole blocks.
+    pub(super) inner: Range<usize>,
+    /// Words that are likely to be read next. The processor prefetches only the continuation of rows, which are too short for that to help.
+    pub(super) ahead: &'a [i32],
+}
+
+impl Rows<'_> {
+    /// Turns the blocks of all rows.
+    #[inline(always)]
+    pub(super) fn turn<S: Simd, T: Transpose>(&self, vectors: (S, T), to: &mut Lanes) {
+        macro_rules! by_format {
+            ($($format:ident)*) => {
+                match self.format {
+                    // Sizes that the compiler knows need no checks.
+                    $(BlockFormat::$format => {
+                        const LAYOUT: Layout = BlockFormat::$format.layout();
+                        const TABLE: [u32; 16] = table(LAYOUT.levels);
+                        self.turn_blocks::<S, T, { LAYOUT.bytes }>(vectors, (&LAYOUT, &TABLE), to);
+                    })*
+                    BlockFormat::Q5_0 | BlockFormat::Q5_1 => {
+                        unreachable!("blocks whose codes have neighbouring bits aren't turned")
+                    }
+                }
+            };
+        }
+        by_format!(Q8_0 Q4_0 Q4_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128 Nvfp4);
+    }
+
+    #[inline(always)]
+    fn turn_blocks<S: Simd, T: Transpose, const BYTES: usize>(
+        &self,
+        (simd, transpose): (S, T),
+        (layout, table): (&Layout, &[u32; 16]),
+        to: &mut Lanes,
+    ) {
+        let blocks = self.inner.start / layout.values..self.inner.end / layout.values;
+        let none: &[[u8; BYTES]] = &[];
+        let mut rows = [none; ACROSS];
+        let heads = rows.iter_mut().zip(&mut to.of_rows);
+        for ((row, head), words) in heads.zip(&self.words) {
+            let (of_row, words) = words.split_at(self.format.head());
+            *head = of_row.first().map_or(0, |word| word.cast_unsigned());
+            let bytes: &[u8] = cast_slice(words);
+            *row = &bytes.as_chunks::<BYTES>().0[blocks.clone()];
+        }
+        let squares = (blocks.len() * (ACROSS / SQUARE)).max(1);
+        let some = self.ahead.len().div_ceil(squares).next_multiple_of(LINE);
+        let mut ahead = self.ahead.chunks(some.max(LINE));
+        for block in 0..blocks.len() {
+            for (square, rows) in rows.as_chunks::<SQUARE>().0.iter().enumerate() {
+                prefetch(ahead.next().unwrap_or_default());
+                let blocks = std::array::from_fn(|i| &rows[i][block]);
+                let raw = &mut to.raw.as_flattened_mut()[SQUARE * square..];
+                turn_square(transpose, layout, &blocks, raw);
+            }
+            let first = block * layout.values;
+            to_numbers((simd, transpose), (layout, table), first, to);
+        }
+    }
+}
+
+/// The bytes of a table of levels, four times, with 128 added so that they have no signs.
+const fn table(levels: Levels) -> [u32; 16] {
+    let mut words = [0; 16];
+    if let Levels::Table(levels) = levels {
+        let mut at = 0;
+        while at < 64 {
+            let byte = levels[at % 16].cast_unsigned() ^ 0x80;
+            words[at / 4] |= (byte as u32) << (8 * (at % 4));
+            at += 1;
+        }
+    }
+    words
+}
+
+/// Turns the bytes of a block of each of eight columns into the words from each place of `raw` on, [`ACROSS`] words apart.
+#[inline(always)]
+fn turn_square<T: Transpose, const BYTES: usize>(
+    transpose: T,
+    layout: &Layout,
+    blocks: &[&[u8; BYTES]; SQUARE],
+    raw: &mut [u32],
+) {
+    let mut head = 0;
+    if let Scales::EightBits { each, all } = layout.scales {
+        head = each;
+        turn_bytes(transpose, blocks, all + 2 - GROUP, &mut raw[ALL * ACROSS..]);
+    }
+    turn_bytes(transpose, blocks, head, &mut raw[HEAD * ACROSS..]);
+    for (to, field) in [(LOW, Some(layout.low)), (HIGH, layout.high)] {
+        let Some(field) = field else { continue };
+        for piece in 0..layout.values / field.per_byte() / GROUP {
+            let to = &mut raw[(to + GROUP / CODES * piece) * ACROSS..];
+            turn_bytes(transpose, blocks, field.at + GROUP * piece, to);
+        }
+    }
+}
+
+/// Turns 16 bytes of each block, from byte `at` on, into four words.
+#[inline(always)]
+fn turn_bytes<T: Transpose, const BYTES: usize>(
+    transpose: T,
+    blocks: &[&[u8; BYTES]; SQUARE],
+    at: usize,
+    to: &mut [u32],
+) {
+    let bytes = |i: usize| blocks[i][at..].first_chunk();
+    let bytes = std::array::from_fn(|i| {
+        bytes(i).unwrap_or_else(|| unreachable!("the block has all of these bytes"))
+    });
+    transpose.words(bytes, to, ACROSS);
+}
+
+/// Makes codes and scales of the raw words of a block; its first value is inner value `at`.
+#[inline(always)]
+fn to_numbers<S: Simd, T: Transpose>(
+    (simd, transpose): (S, T),
+    (layout, table): (&Layout, &[u32; 16]),
+    at: usize,
+    to: &mut Lanes,
+) {
+    let share = match layout.scales {
+        Scales::Half { .. } | Scales::Exponent | Scales::Upper => layout.values,
+        Scales::SixBits => 32,
+        Scales::EightBits { .. } | Scales::Fp8 => GROUP,
+    };
+    for v in 0..ACROSS / S::U32_LANES {
+        let block = Block {
+            simd,
+            raw: &to.raw,
+            of_rows: &to.of_rows,
+            v,
+        };
+        let zero = block.zero(layout.levels);
+        for first in (0..layout.values).step_by(share) {
+            let [scale, offset] = block.scale(layout.scales, first);
+            for value in (first..first + share).step_by(GROUP) {
+                let group = (at + value) / GROUP;
+                S::as_mut_simd_f32s(&mut to.zeros[group]).0[v] = zero;
+                S::as_mut_simd_f32s(&mut to.scales[group]).0[v] = scale;
+                if layout.scales.has_offsets() {
+                    S::as_mut_simd_f32s(&mut to.offsets[group]).0[v] = offset;
+                }
+                let words = &mut to.codes[GROUP / CODES * group..][..GROUP / CODES];
+                for (word, to) in words.iter_mut().enumerate() {
+                    let codes = block.codes((transpose, table), layout, [value, word]);
+                    S::as_mut_simd_u32s(to).0[v] = codes;
+                }
+            }
+        }
+    }
+}
+
+/// A register's columns of a block in raw words.
+#[derive(Clone, Copy)]
+struct Block<'a, S> {
+    simd: S,
+    raw: &'a [[u32; ACROSS]; RAW],
+    of_rows: &'a [u32; ACROSS],
+    /// The register among those of all columns.
+    v: usize,
+}
+
+impl<S: Simd> Block<'_, S> {
+    /// Some bits of a raw word, moved down.
+    #[inline(always)]
+    fn bits(self, word: usize, down: u32, mask: u32) -> S::u32s {
+        let simd = self.simd;
+        let word = S::as_simd_u32s(&self.raw[word]).0[self.v];
+        let moved = simd.wrapping_dyn_shr_u32s(word, simd.splat_u32s(down));
+        simd.and_u32s(moved, simd.splat_u32s(mask))
+    }
+
+    /// Four codes of the group that begins with `value`: those of word `word` of its four.
+    #[inline(always)]
+    fn codes<T: Transpose>(
+        self,
+        (transpose, table): (T, &[u32; 16]),
+        layout: &Layout,
+        place: [usize; 2],
+    ) -> S::u32s {
+        let simd = self.simd;
+        let mut codes = self.field(LOW, layout.low, place);
+        if let Some(high) = layout.high {
+            let up = simd.splat_u32s(layout.low.bits);
+            let high = simd.wrapping_dyn_shl_u32s(self.field(HIGH, high, place), up);
+            codes = simd.or_u32s(codes, high);
+        }
+        match layout.levels {
+            Levels::Signed => simd.xor_u32s(codes, simd.splat_u32s(0x8080_8080)),
+            Levels::Table(_) => transpose.look_up(simd, codes, table),
+            Levels::From(_) | Levels::FromZero => codes,
+        }
+    }
+
+    /// The bits of a field of four codes; those of the whole field are in the words from `from` on.
+    #[inline(always)]
+    fn field(self, from: usize, field: Field, [value, word]: [usize; 2]) -> S::u32s {
+        let (byte, down) = field.place(value);
+        let mask = (0xFF_u32 >> (8 - field.bits)) * 0x0101_0101;
+        self.bits(from + (byte - field.at) / CODES + word, down, mask)
+    }
+
+    /// The code whose level is 0, plus 2^23.
+    #[inline(always)]
+    fn zero(self, levels: Levels) -> S::f32s {
+        let simd = self.simd;
+        let zero = match levels {
+            Levels::Signed | Levels::Table(_) => simd.splat_u32s(128),
+            Levels::From(zero) => simd.splat_u32s(u32::from(zero)),
+            Levels::FromZero => self.bits(HEAD, 0, 15),
+        };
+        simd.transmute_f32s_u32s(simd.or_u32s(zero, simd.splat_u32s(WHOLE)))
+    }
+
+    /// The scale of value `value` of the block, and what is added, as [`Scales`] describes them.
+    #[inline(always)]
+    fn scale(self, scales: Scales, value: usize) -> [S::f32s; 2] {
+        let simd = self.simd;
+        let none = simd.splat_f32s(0.0);
+        match scales {
+            Scales::Half { least: false } => [self.half(HEAD, 0), none],
+            Scales::Half { least: true } => [self.half(HEAD, 0), self.half(HEAD, 16)],
+            Scales::Exponent => [self.half_of_exponent(), none],
+            Scales::SixBits => self.six_bits(value / 32),
+            Scales::EightBits { .. } => {
+                let group = value / GROUP;
+                let own = self.bits(HEAD + group / 4, 8 * (group % 4) as u32, 0xFF);
+                let own = simd.xor_u32s(own, simd.splat_u32s(0x80));
+                let own = self.number(own, 128);
+                [simd.mul_f32s(self.half(ALL + 3, 16), own), none]
+            }
+            Scales::Upper => {
+                let bits = self.bits(HEAD, 0, 0x00FF_FFF0);
+                let bits = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(8));
+                [simd.transmute_f32s_u32s(bits), none]
+            }
+            Scales::Fp8 => [self.of_row(value / GROUP), none],
+        }
+    }
+
+    /// A whole number below 2^23, minus another.
+    #[inline(always)]
+    fn number(self, whole: S::u32s, minus: u32) -> S::f32s {
+        let simd = self.simd;
+        let whole = simd.or_u32s(whole, simd.splat_u32s(WHOLE));
+        let minus = simd.splat_f32s(f32::from_bits(WHOLE | minus));
+        simd.sub_f32s(simd.transmute_f32s_u32s(whole), minus)
+    }
+
+    /// A number in F16 in a raw word. Its bits are moved to where an f32 has its exponent and mantissa, which gives a number too small by the factor
+    /// 2^112; NaN and infinities then still lack ones in the exponent.
+    #[inline(always)]
+    fn half(self, word: usize, down: u32) -> S::f32s {
+        let simd = self.simd;
+        let bits = self.bits(word, down, 0xFFFF);
+        let magnitude = simd.and_u32s(bits, simd.splat_u32s(0x7FFF));
+        let magnitude = simd.wrapping_dyn_shl_u32s(magnitude, simd.splat_u32s(13));
+        let sign = simd.and_u32s(bits, simd.splat_u32s(0x8000));
+        let sign = simd.wrapping_dyn_shl_u32s(sign, simd.splat_u32s(16));
+        let small = simd.transmute_f32s_u32s(magnitude);
+        let number = simd.mul_f32s(small, simd.splat_f32s(f32::from_bits(0x7780_0000)));
+        let least = simd.splat_f32s(f32::from_bits(0x0F80_0000));
+        let special = simd.less_than_or_equal_f32s(least, small);
+        let ones = simd.splat_u32s(0x7F80_0000);
+        let special = simd.select_u32s(special, ones, simd.splat_u32s(0));
+        let number = simd.or_u32s(simd.transmute_u32s_f32s(number), special);
+        simd.transmute_f32s_u32s(simd.or_u32s(number, sign))
+    }
+
+    /// 2^(e − 128), as a product of two powers that f32 has for every e.
+    #[inline(always)]
+    fn half_of_exponent(self) -> S::f32s {
+        let simd = self.simd;
+        let exponent = self.bits(HEAD, 0, 0xFF);
+        let one = simd.wrapping_dyn_shr_u32s(exponent, simd.splat_u32s(1));
+        let other = simd.sub_u32s(exponent, one);
+        let (from, up) = (simd.splat_u32s(63), simd.splat_u32s(23));
+        let one = simd.wrapping_dyn_shl_u32s(simd.add_u32s(one, from), up);
+        let other = simd.wrapping_dyn_shl_u32s(simd.add_u32s(other, from), up);
+        simd.mul_f32s(
+            simd.transmute_f32s_u32s(one),
+            simd.transmute_f32s_u32s(other),
+        )
+    }
+
+    /// The scale and the negative minimum of pair `group` of eight with six bits each.
+    #[inline(always)]
+    fn six_bits(self, group: usize) -> [S::f32s; 2] {
+        let simd = self.simd;
+        let lane = 8 * (group % 4) as u32;
+        let [scale, least] = if group < 4 {
+            [self.bits(HEAD + 1, lane, 63), self.bits(HEAD + 2, lane, 63)]
+        } else {
+            let scale = self.bits(HEAD + 3, lane, 15);
+            let least = self.bits(HEAD + 3, lane + 4, 15);
+            [
+                simd.or_u32s(scale, self.bits(HEAD + 1, lane + 2, 0x30)),
+                simd.or_u32s(least, self.bits(HEAD + 2, lane + 2, 0x30)),
+            ]
+        };
+        let scale = simd.mul_f32s(self.half(HEAD, 0), self.number(scale, 0));
+        let least = simd.mul_f32s(self.half(HEAD, 16), self.number(least, 0));
+        let sign = simd.splat_u32s(0x8000_0000);
+        let negative = simd.xor_u32s(simd.transmute_u32s_f32s(least), sign);
+        [scale, simd.transmute_f32s_u32s(negative)]
+    }
+
+    /// The scale of a group in a row that has one, too ([`Scales::Fp8`]).
+    #[inline(always)]
+    fn of_row(self, group: usize) -> S::f32s {
+        let simd = self.simd;
+        let own = self.bits(HEAD, 8 * group as u32, 0xFF);
+        // The bits of half of a number in E4M3 at this place of an f32 are too small by the factor 2^119.
+        let bits = simd.and_u32s(own, simd.splat_u32s(0x7F));
+        let bits = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(20));
+        let half = simd.transmute_f32s_u32s(bits);
+        let half = simd.mul_f32s(half, simd.splat_f32s(f32::from_bits(246 << 23)));
+        let row = S::as_simd_u32s(self.of_rows).0[self.v];
+        let scale = simd.and_u32s(row, simd.splat_u32s(0x7FFF_FFFF));
+        let product = simd.mul_f32s(half, simd.transmute_f32s_u32s(scale));
+        // What is added to the bits is negative where the row's word has a sign.
+        let moved = simd.wrapping_dyn_shr_u32s(own, simd.splat_u32s(7));
+        let sign = simd.wrapping_dyn_shr_u32s(row, simd.splat_u32s(31));
+        let ones = simd.sub_u32s(simd.splat_u32s(0), sign);
+        let moved = simd.add_u32s(simd.xor_u32s(moved, ones), sign);
+        simd.transmute_f32s_u32s(simd.add_u32s(simd.transmute_u32s_f32s(product), moved))
+    }
+}
