@@ -52,12 +52,16 @@ def mistral_rs(folder, weights, _port, streams, _context, _threads):
     runner = mistralrs.Runner(which=which, token_source="none", prefix_cache_n=0, max_seqs=streams,
                               in_situ_quant=None if weights == "f32" else "Q8_0")
     say(version=f"by mistralrs {importlib.metadata.version('mistralrs')}, in its process without HTTP")
+    # The runner takes one request at a time and answers many: a second thread that asks meanwhile gets "Already borrowed".
+    asking = threading.Lock()
 
     def answer(body, begun, answers, at):
         request = mistralrs.ChatCompletionRequest(messages=body["messages"], model="default", max_tokens=body["max_tokens"],
                                                   temperature=0.0, stream=True, ignore_eos=True)
         text, first, usage = "", None, None
-        for chunk in runner.send_chat_completion_request(request):
+        with asking:
+            chunks = runner.send_chat_completion_request(request)
+        for chunk in chunks:
             piece = chunk.choices[0].delta.content
             if piece:
                 first = first or time.perf_counter() - begun
