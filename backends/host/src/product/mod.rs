@@ -13,14 +13,14 @@ mod prefetch;
 mod right;
 
 pub(crate) use factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
-pub(crate) use kernel::Product;
+pub(crate) use kernel::{Product, Task};
 pub(crate) use pairs::are_used as pairs_are_used;
 pub(crate) use prefetch::prefetch;
 pub(crate) use right::Right;
 
 use crate::vector::dispatch;
 use crate::workers::LEAST_WORK;
-use kernel::{ROWS, Task};
+use kernel::ROWS;
 use rayon::prelude::*;
 use std::ops::Range;
 
