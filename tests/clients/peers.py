@@ -31,6 +31,10 @@ SYSTEM = "You go on with texts."
 WEIGHTS = {"f32": ("f32", "f32.gguf"), "8 bits": ("fp8", "q8_0.gguf")}
 # The environments of the others.
 PEERS = {"llama.cpp": "xllamacpp", "mistral.rs": "mistralrs"}
+# What a server of another project can't do, in the version that is installed: the numbers of conversations at the same time that it is
+# measured with, ours as well, and why not with all.
+LIMITED = {("mistral.rs", "8 bits"): ((1,), 'only one conversation at a time: mistral.rs 0.9.5 answers several at once with an error on a '
+                                            'processor ("input tensor is not contiguous", in the prompt\'s step)')}
 
 
 class Answer(NamedTuple):
@@ -165,12 +169,27 @@ def body(messages, tokens, salt):
             "stream_options": {"include_usage": True}, "cache_salt": salt, "cache_prompt": False}
 
 
-async def turn(program, talks):
-    """The answers of a program that has just been loaded, for each number of streams."""
+async def together(running, talks, streams, salt):
+    """The answers to conversations, so many at the same time. Seconds to the end of an answer count from the first request of all, without
+    the time between an answer and the next request.
+    """
+    answers = []
+    for at in range(0, len(talks), streams):
+        bodies = [body(talk, TOKENS, f"{salt} {at}") for talk in talks[at:at + streams]]
+        begun = max((answer.last_s for answer in answers), default=0)
+        some = await asyncio.wait_for(running.answers(bodies), ANSWERED)
+        answers += [answer._replace(last_s=begun + answer.last_s) for answer in some]
+    return answers
+
+
+async def turn(program, talks, numbers):
+    """The answers of a program that has just been loaded, for each number of streams. With the last number, the largest, all conversations
+    are answered, because their texts are compared.
+    """
     async with program as running:
         await asyncio.wait_for(running.answers([body(talks[-1], WARM_UP, "warm-up")]), ANSWERED)
-        return {streams: await asyncio.wait_for(running.answers([body(talk, TOKENS, str(streams)) for talk in talks[:streams]]), ANSWERED)
-                for streams in STREAMS}
+        return {streams: await together(running, talks[:-1] if streams == numbers[-1] else talks[:streams], streams, str(streams))
+                for streams in numbers}
 
 
 def agreement(pieces, text):
@@ -185,20 +204,21 @@ def agreement(pieces, text):
 
 def verified(ours, theirs, weights):
     """Leading tokens that agree in each conversation. Raises Wrong where the programs didn't do the same."""
+    most = max(ours[0])
+    reference = ours[0][most]
     for name, turns in (("moebius", ours), ("the other", theirs)):
         for one in turns:
             for streams, answers in one.items():
                 prompts = [answer.prompt_tokens for answer in answers]
-                expected = [answer.prompt_tokens for answer in ours[0][STREAMS[-1]][:streams]]
+                expected = [answer.prompt_tokens for answer in (reference if streams == most else reference[:streams])]
                 if prompts != expected or {answer.tokens for answer in answers} != {TOKENS}:
                     raise Wrong(f"expected answers of {TOKENS} tokens to prompts of {expected}, {name} gave "
                                 f"{[answer.tokens for answer in answers]} to {prompts}")
-    reference = ours[0][STREAMS[-1]]
     for one in ours:
         for answers in one.values():
             if [answer.text for answer in answers] != [answer.text for answer in reference[:len(answers)]]:
                 raise Wrong("expected the same of moebius in any company, got different texts")
-    agree = [agreement(mine.pieces, other.text) for mine, other in zip(reference, theirs[0][STREAMS[-1]])]
+    agree = [agreement(mine.pieces, other.text) for mine, other in zip(reference, theirs[0][most])]
     # Sums in another order decide between tokens that are as likely to some digits, so that not all texts agree to their ends. With 8 bits
     # the first tokens of most do, where the programs compute the same model.
     least = COMPARED if weights == "f32" else 1
@@ -220,32 +240,37 @@ async def beside(kit, name, weights):
         if not os.path.exists(os.path.join(kit.cache, needed, "made-of")):
             raise LeftOut(f"not run: {needed} could not be installed or made here")
     talks = conversations(kit)
+    numbers, limit = LIMITED.get((name, weights), (STREAMS, None))
     ours, theirs = [], []
     for number in range(TURNS):
         peer = Peer(kit, name, weights)
         both = [(ours, Ours(kit, weights)), (theirs, peer)]
         for turns, program in both if number % 2 == 0 else reversed(both):
-            turns.append(await turn(program, talks))
+            turns.append(await turn(program, talks, numbers))
     kit.versions[name] = peer.told.get("version")
     agree = verified(ours, theirs, weights)
     rows = []
-    for streams in STREAMS:
+    for streams in numbers:
         (rate, first), (peer_rate, peer_first) = speed(ours, streams), speed(theirs, streams)
-        rows.append({"peer": name, "version": kit.versions[name], "weights": weights, "streams": streams, "tokens_per_s": rate, 
-                     "peer_tokens_per_s": peer_rate, "first_s": first, "peer_first_s": peer_first, "agree": agree, "compared": COMPARED})
+        rows.append({"peer": name, "version": kit.versions[name], "weights": weights, "streams": streams, "limit": limit,
+                     "tokens_per_s": rate, "peer_tokens_per_s": peer_rate, "first_s": first, "peer_first_s": peer_first, "agree": agree,
+                     "compared": COMPARED})
     said = "; ".join(f"{row['streams']} at once {row['tokens_per_s']:.1f} and {row['peer_tokens_per_s']:.1f} tokens/s, first token "
                      f"{figures.ms(row['first_s'])} and {figures.ms(row['peer_first_s'])}" for row in rows)
-    return Found(f"moebius and {name}: {said}; leading tokens that agree: {agree} of {COMPARED}", {"rows": rows})
+    why = f"; {limit}" if limit else ""
+    return Found(f"moebius and {name}: {said}; leading tokens that agree: {agree} of {COMPARED}{why}", {"rows": rows})
 
 
 HEADS = ("beside", "weights", "streams", "tokens/s, ours", "theirs", "ours / theirs", "first token, ours", "theirs", "tokens as ours")
 
 
 def table(verdicts):
-    """The rows of all verdicts as a table in Markdown, and the others' versions; empty without any."""
-    lines, versions = [], {}
+    """The rows of all verdicts as a table in Markdown, the others' versions, and what they can't do; empty without any."""
+    lines, versions, limits = [], {}, {}
     for row in (row for verdict in verdicts for row in verdict.figures.get("rows", ())):
         versions[row["peer"]] = row["version"]
+        if row["limit"]:
+            limits[f"{row['peer']} {row['weights']}"] = row["limit"]
         agree = row["agree"]
         cells = (row["peer"], row["weights"], row["streams"], f"{row['tokens_per_s']:.1f}", f"{row['peer_tokens_per_s']:.1f}",
                  f"{row['tokens_per_s'] / row['peer_tokens_per_s']:.2f}", figures.ms(row["first_s"]), figures.ms(row["peer_first_s"]),
@@ -253,7 +278,7 @@ def table(verdicts):
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     if not lines:
         return ""
-    told = [f"{peer}: {version}" for peer, version in versions.items()]
+    told = [f"{name}: {said}" for name, said in (versions | limits).items()]
     return "\n".join(["| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS), *lines, "", *told])
 
 

@@ -1,6 +1,11 @@
 """Tests of what is compared of two servers' answers, and of the table of their speeds."""
 
+import asyncio
+import os
+import re
+import tempfile
 import unittest
+from types import SimpleNamespace
 
 import peers
 from report import PASSED, Verdict, Wrong
@@ -34,6 +39,72 @@ class Agreement(unittest.TestCase):
                 peers.verified(ours, theirs, weights)
 
 
+class Program:
+    """Takes the place of a program: it notes what it is asked together, and so many requests take as many seconds."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def answers(self, bodies):
+        self.asked.append([(body["messages"], body["cache_salt"]) for body in bodies])
+        return [peers.Answer(body["messages"], peers.TOKENS, 50, 0.5, float(len(bodies))) for body in bodies]
+
+
+class Turns(unittest.TestCase):
+    TALKS = [f"talk {at}" for at in range(peers.STREAMS[-1])]
+
+    def turn(self, numbers):
+        """The numbers of requests that were asked together after the warm-up, and the answers."""
+        program = Program()
+        answers = asyncio.run(peers.turn(program, [*self.TALKS, "warm-up"], numbers))
+        self.assertEqual(program.asked[0], [("warm-up", "warm-up")])
+        salts = [{salt for _, salt in some} for some in program.asked]
+        self.assertTrue(all(len(one) == 1 for one in salts))
+        self.assertEqual(len(set.union(*salts)), len(salts), "a prompt may know the beginning of an earlier one")
+        return [len(some) for some in program.asked[1:]], answers
+
+    def test_as_many_at_once_as_said(self):
+        together, answers = self.turn(peers.STREAMS)
+        self.assertEqual(together, list(peers.STREAMS))
+        self.assertEqual({streams: [answer.text for answer in some] for streams, some in answers.items()},
+                         {streams: self.TALKS[:streams] for streams in peers.STREAMS})
+
+    def test_all_are_answered_with_fewer_at_once(self):
+        together, answers = self.turn((1,))
+        self.assertEqual(together, [1] * peers.STREAMS[-1])
+        self.assertEqual([answer.text for answer in answers[1]], self.TALKS)
+        self.assertEqual(peers.speed([answers], 1), (float(peers.TOKENS), 0.5))
+
+    def test_limits_are_of_the_pinned_versions(self):
+        for (name, weights), (numbers, why) in peers.LIMITED.items():
+            self.assertIn(f"{name} {weights}", peers.CHECKS)
+            self.assertTrue(set(numbers) < set(peers.STREAMS))
+            with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{peers.PEERS[name]}.txt"), encoding="utf-8") as file:
+                version = re.search(r"==(\S+)", file.read())[1]
+            self.assertIn(f"{name} {version} ", why, "another version may be able to: try it with all")
+
+    def test_an_answer_that_is_missing(self):
+        class Failed(peers.Peer):
+            async def line(self, seconds):
+                return {"answers": [None]}
+
+        async def drain():
+            pass
+
+        peer = Failed(None, "mistral.rs", "8 bits")
+        peer.process = SimpleNamespace(stdin=SimpleNamespace(write=lambda _: None, drain=drain))
+        with tempfile.NamedTemporaryFile() as log:
+            peer.log = log.name
+            with self.assertRaisesRegex(Wrong, "mistral.rs failed"):
+                asyncio.run(peer.answers([{}]))
+
+
 class Speeds(unittest.TestCase):
     def test_of_turns_the_middle_one(self):
         turns = [{1: [peers.Answer("", 90, 5, first, last)]} for first, last in ((0.1, 3.0), (0.3, 1.0), (0.2, 2.0))]
@@ -41,12 +112,15 @@ class Speeds(unittest.TestCase):
 
     def test_a_table(self):
         self.assertEqual(peers.table([Verdict("a: b", PASSED, "", figures={"p99_s": 1})]), "")
-        row = {"peer": "llama.cpp", "version": "by x 1", "weights": "f32", "streams": 4, "tokens_per_s": 50.0, "peer_tokens_per_s": 40.0,
-               "first_s": 0.1, "peer_first_s": 0.25, "agree": [32, 7, 32], "compared": 32}
+        row = {"peer": "llama.cpp", "version": "by x 1", "weights": "f32", "streams": 4, "limit": None, "tokens_per_s": 50.0,
+               "peer_tokens_per_s": 40.0, "first_s": 0.1, "peer_first_s": 0.25, "agree": [32, 7, 32], "compared": 32}
         lines = peers.table([Verdict("peers: llama.cpp f32", PASSED, "", figures={"rows": [row]})]).splitlines()
         self.assertEqual(lines[2], "| llama.cpp | f32 | 4 | 50.0 | 40.0 | 1.25 | 100.0 ms | 250.0 ms | 32 of 32 (least 7) |")
         self.assertEqual(lines[3:], ["", "llama.cpp: by x 1"])
         self.assertEqual({line.count("|") for line in lines[:3]}, {10})
+        limited = row | {"weights": "8 bits", "streams": 1, "limit": "only one"}
+        lines = peers.table([Verdict("peers: x", PASSED, "", figures={"rows": [row, limited]})]).splitlines()
+        self.assertEqual(lines[4:], ["", "llama.cpp: by x 1", "llama.cpp 8 bits: only one"])
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ PAIRS = (
     ("replicas: one of two dies", "says other words", {}),
     ("peers: llama.cpp f32", "says other words", {}),
     ("peers: mistral.rs f32", "says other words", {}),
+    ("peers: mistral.rs 8 bits", "says other words", {}),
     ("soak: nothing grows", "miscounts", {}),
     ("soak: nothing grows", "keeps what clients leave", {"soak.IDLE_WITHIN": 1}),
     ("soak: nothing grows", "keeps memory of answers", {}),
