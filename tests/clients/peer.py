@@ -1,11 +1,11 @@
 """A server of another project, in an environment that has it, for peers.py: it loads a model, says so on a line of JSON, and ends when its
 input does.
 
-Usage: python peer.py llama.cpp FILE.gguf f32|8 PORT STREAMS CONTEXT THREADS
+Usage: python peer.py llama.cpp FILE.gguf f32|Q8_0 PORT STREAMS CONTEXT THREADS
            its own server, inside of this process, at the address that the line tells
-       python peer.py mistral.rs FOLDER f32|8 PORT STREAMS CONTEXT THREADS
-           its package has no server: a line of input is an object with the bodies of requests, which threads give it together, and a
-           line of output has their answers
+       python peer.py mistral.rs FOLDER f32|Q8_0 PORT STREAMS CONTEXT THREADS
+           it rounds to Q8_0 itself; its package has no server: a line of input is an object with the bodies of requests, which threads
+           give it together, and a line of output has their answers
 With f32 keys and values are kept in f32, too; else as the program does by itself.
 Needs: xllamacpp, or mistralrs.
 """
@@ -50,7 +50,7 @@ def mistral_rs(folder, weights, _port, streams, _context, _threads):
     family = getattr(mistralrs.Architecture, family.capitalize())
     which = mistralrs.Which.Plain(model_id=folder, arch=family, dtype=mistralrs.ModelDType.F32)
     runner = mistralrs.Runner(which=which, token_source="none", prefix_cache_n=0, max_seqs=streams,
-                              in_situ_quant=None if weights == "f32" else "Q8_0")
+                              in_situ_quant=None if weights == "f32" else weights)
     say(version=f"by mistralrs {importlib.metadata.version('mistralrs')}, in its process without HTTP")
     # The runner takes one request at a time and answers many: a second thread that asks meanwhile gets "Already borrowed".
     asking = threading.Lock()

@@ -44,7 +44,7 @@ GROUPS = (
     Group("replicas", "two servers behind a balancer", (), ("one of two dies",)),
     Group("soak", "half an hour of all that clients do", (), ("nothing grows",), apart=True),
     Group("peers", "servers of other projects, with the same weights and the same load", ("weights", "xllamacpp", "mistralrs"),
-          ("llama.cpp f32", "llama.cpp 8 bits", "mistral.rs f32", "mistral.rs 8 bits"), apart=True),
+          ("llama.cpp f32", "llama.cpp 8 bits", "llama.cpp Q8_0", "mistral.rs f32", "mistral.rs 8 bits"), apart=True),
 )
 
 

@@ -271,7 +271,8 @@ def generated(prompt, count):
 
 def arguments(words):
     parser = argparse.ArgumentParser()
-    for name in ("device", "model", "served-name", "address", "keys", "prompt", "temperature", "streams", "tokens", "known", "dtype"):
+    for name in ("device", "model", "served-name", "address", "keys", "prompt", "temperature", "streams", "tokens", "known", "dtype",
+                 "weights"):
         parser.add_argument(f"--{name}")
     for name, value in (("running", 16), ("queued", 128), ("max-tokens", 0), ("connections", 1024), ("context", CONTEXT)):
         parser.add_argument(f"--{name}", type=int, default=value)

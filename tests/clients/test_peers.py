@@ -31,12 +31,29 @@ class Agreement(unittest.TestCase):
             self.assertEqual(peers.verified([answers()], [answers()], weights), [peers.COMPARED] * peers.STREAMS[-1])
 
     def test_others(self):
-        self.assertEqual(peers.verified([answers()], [answers(5)], "8 bits"), [5] * peers.STREAMS[-1])
+        for weights in ("8 bits", "Q8_0"):
+            self.assertEqual(peers.verified([answers()], [answers(5)], weights), [5] * peers.STREAMS[-1])
         for ours, theirs, weights in (([answers()], [answers(5)], "f32"), ([answers()], [answers(0)], "8 bits"),
+                                      ([answers()], [answers(0)], "Q8_0"), ([answers()], [answers(prompt=51)], "Q8_0"),
                                       ([answers(), answers(70)], [answers()], "f32"), ([answers()], [answers(tokens=7)], "8 bits"),
                                       ([answers()], [answers(prompt=51)], "f32")):
             with self.subTest(weights), self.assertRaises(Wrong):
                 peers.verified(ours, theirs, weights)
+
+
+class Programs(unittest.TestCase):
+    KIT = SimpleNamespace(cache="cache", device="flex")
+
+    def test_what_ours_reads(self):
+        for weights, model, said in (("f32", "llama", "--dtype f32 "), ("8 bits", "llama", "--dtype fp8 "),
+                                     ("Q8_0", "q8_0.gguf", "--dtype f32 --weights file ")):
+            words = " ".join(map(str, peers.Ours(self.KIT, weights).options))
+            self.assertTrue(words.startswith(f"--model {os.path.join('cache', 'models', model)} {said}--running "), words)
+
+    def test_q8_0_is_one_file(self):
+        kind = peers.WEIGHTS["Q8_0"]
+        self.assertEqual(kind.theirs, {"llama.cpp": kind.ours})
+        self.assertNotIn("mistral.rs Q8_0", peers.CHECKS)
 
 
 class Program:

@@ -29,6 +29,7 @@ PAIRS = (
     ("faults: lost device", "ends well without its device", {}),
     ("replicas: one of two dies", "says other words", {}),
     ("peers: llama.cpp f32", "says other words", {}),
+    ("peers: llama.cpp Q8_0", "says other words", {}),
     ("peers: mistral.rs f32", "says other words", {}),
     ("peers: mistral.rs 8 bits", "says other words", {}),
     ("soak: nothing grows", "miscounts", {}),
