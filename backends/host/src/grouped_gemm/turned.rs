@@ -1,4 +1,4 @@
-//! Blocks of codes of neighbouring columns, turned into lanes ([`Lanes`]): 16 bytes of eight blocks at a time become words in lanes, and these
+//! Blocks of codes of neighbouring columns, turned into lanes ([`Lanes`]): 16 bytes of sixteen blocks at a time become words in lanes, and these
 //! codes and scales in whole registers.
 
 use super::lanes::{ACROSS, CODES, Lanes, RAW, WHOLE};
@@ -19,7 +19,7 @@ const LOW: usize = 8;
 const HIGH: usize = 40;
 
 /// Columns whose bytes are turned together.
-const SQUARE: usize = 8;
+const SQUARE: usize = 16;
 
 /// The words in a line of the processor's caches.
 const LINE: usize = 16;
@@ -75,7 +75,7 @@ impl Rows<'_> {
         let mut rows = [none; ACROSS];
         let heads = rows.iter_mut().zip(&mut to.of_rows);
         for ((row, head), words) in heads.zip(&self.words) {
-            let (of_row, words) = words.split_at(self.format.head());
+            let (of_row, words) = words.split_at(usize::from(layout.scales.has_rows()));
             *head = of_row.first().map_or(0, |word| word.cast_unsigned());
             let bytes: &[u8] = cast_slice(words);
             *row = &bytes.as_chunks::<BYTES>().0[blocks.clone()];
@@ -110,7 +110,7 @@ const fn table(levels: Levels) -> [u32; 16] {
     words
 }
 
-/// Turns the bytes of a block of each of eight columns into the words from each place of `raw` on, [`ACROSS`] words apart.
+/// Turns the bytes of a block of each of sixteen columns into the words from each place of `raw` on, [`ACROSS`] words apart.
 #[inline(always)]
 fn turn_square<T: Transpose, const BYTES: usize>(
     transpose: T,
@@ -118,24 +118,32 @@ fn turn_square<T: Transpose, const BYTES: usize>(
     blocks: &[&[u8; BYTES]; SQUARE],
     raw: &mut [u32],
 ) {
-    let mut head = 0;
-    if let Scales::EightBits { each, all } = layout.scales {
-        head = each;
-        turn_bytes(transpose, blocks, all + 2 - GROUP, &mut raw[ALL * ACROSS..]);
+    match layout.scales {
+        Scales::EightBits { each, all } => {
+            let to = &mut raw[ALL * ACROSS..];
+            turn_bytes::<T, BYTES, 4>(transpose, blocks, all + 2 - GROUP, to);
+            turn_bytes::<T, BYTES, 4>(transpose, blocks, each, &mut raw[HEAD * ACROSS..]);
+        }
+        Scales::SixBits => {
+            turn_bytes::<T, BYTES, 4>(transpose, blocks, 0, &mut raw[HEAD * ACROSS..]);
+        }
+        // These scales, and zeros, are in the first word.
+        Scales::Half { .. } | Scales::Exponent | Scales::Upper | Scales::Fp8 => {
+            turn_bytes::<T, BYTES, 1>(transpose, blocks, 0, &mut raw[HEAD * ACROSS..]);
+        }
     }
-    turn_bytes(transpose, blocks, head, &mut raw[HEAD * ACROSS..]);
     for (to, field) in [(LOW, Some(layout.low)), (HIGH, layout.high)] {
         let Some(field) = field else { continue };
         for piece in 0..layout.values / field.per_byte() / GROUP {
             let to = &mut raw[(to + GROUP / CODES * piece) * ACROSS..];
-            turn_bytes(transpose, blocks, field.at + GROUP * piece, to);
+            turn_bytes::<T, BYTES, 4>(transpose, blocks, field.at + GROUP * piece, to);
         }
     }
 }
 
-/// Turns 16 bytes of each block, from byte `at` on, into four words.
+/// Turns 16 bytes of each block, from byte `at` on, into the first W of their four words.
 #[inline(always)]
-fn turn_bytes<T: Transpose, const BYTES: usize>(
+fn turn_bytes<T: Transpose, const BYTES: usize, const W: usize>(
     transpose: T,
     blocks: &[&[u8; BYTES]; SQUARE],
     at: usize,
@@ -145,7 +153,7 @@ fn turn_bytes<T: Transpose, const BYTES: usize>(
     let bytes = std::array::from_fn(|i| {
         bytes(i).unwrap_or_else(|| unreachable!("the block has all of these bytes"))
     });
-    transpose.words(bytes, to, ACROSS);
+    transpose.words::<W>(bytes, to, ACROSS);
 }
 
 /// Makes codes and scales of the raw words of a block; its first value is inner value `at`.
