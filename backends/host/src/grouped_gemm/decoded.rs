@@ -140,6 +140,13 @@ impl<'a> Decoded<'a> {
 }
 
 impl Right for Decoded<'_> {
+    fn unit(&self) -> usize {
+        match self.run {
+            Run::Along => ACROSS,
+            Run::Across => WIDEST,
+        }
+    }
+
     fn together(&self, width: usize) -> usize {
         match self.run {
             Run::Along => width,

@@ -119,8 +119,12 @@ impl<R: Right> Product<'_, R> {
         if self.inner == 0 {
             return self.biases(to);
         }
+        let unit = match count {
+            1 => self.right.unit(),
+            _ => WIDEST,
+        };
         let size = match spread {
-            Spread::Columns(parts) => columns.div_ceil(parts).next_multiple_of(WIDEST),
+            Spread::Columns(parts) => columns.div_ceil(parts).next_multiple_of(unit),
             Spread::Alone | Spread::Tasks => columns,
         };
         if size >= columns {
