@@ -6,6 +6,15 @@ use rayon::prelude::*;
 /// bound by reading weights, so that each multiply-add takes longer.
 pub(crate) const LEAST_WORK: usize = 1 << 18;
 
+/// The least number of multiply-adds of a product that is shared: less than [`LEAST_WORK`] on a worker, whose fellows are still looking for work
+/// when a product follows the one before.
+pub(crate) fn least_of_product() -> usize {
+    match rayon::current_thread_index() {
+        Some(_) => LEAST_WORK / 4,
+        None => LEAST_WORK,
+    }
+}
+
 /// Runs `f` on one of the worker threads that share the work of an operation, if there are several and the largest operation in `f` has
 /// enough multiply-adds to be shared.
 ///
