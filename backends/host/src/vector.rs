@@ -14,11 +14,11 @@ pub(crate) trait Transpose: Copy {
     /// of the one before.
     fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize);
 
-    /// Writes word i of the four of each row to `to[i * step..]`, side by side.
+    /// Writes the first W words of the four of each row to `to[i * step..]`, word i of all rows side by side.
     #[inline(always)]
-    fn words(self, rows: [&[u8; 16]; 8], to: &mut [u32], step: usize) {
+    fn words<const W: usize>(self, rows: [&[u8; 16]; 16], to: &mut [u32], step: usize) {
         for (column, row) in rows.into_iter().enumerate() {
-            for (i, word) in row.as_chunks::<4>().0.iter().enumerate() {
+            for (i, word) in row.as_chunks::<4>().0[..W].iter().enumerate() {
                 to[i * step + column] = u32::from_le_bytes(*word);
             }
         }
@@ -151,7 +151,7 @@ impl Transpose for ByElement {
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
     use super::Transpose;
-    use core::arch::x86_64::__m256;
+    use core::arch::x86_64::{__m256, __m512i};
     use pulp::Simd;
 
     /// Transposition of squares in registers of eight values, written without closures over arrays, which would be function calls here.
@@ -175,18 +175,20 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
-        fn words(self, rows: [&[u8; 16]; 8], to: &mut [u32], step: usize) {
-            let [a, b, c, d, e, f, g, h] = rows;
-            let rows = [
-                self.both(a, e),
-                self.both(b, f),
-                self.both(c, g),
-                self.both(d, h),
-            ];
-            let words = self.columns(rows);
-            for i in 0..4 {
-                let words: [u32; 8] = pulp::cast(words[i]);
-                to[i * step..][..8].copy_from_slice(&words);
+        fn words<const W: usize>(self, rows: [&[u8; 16]; 16], to: &mut [u32], step: usize) {
+            for (half, rows) in rows.as_chunks::<8>().0.iter().enumerate() {
+                let [a, b, c, d, e, f, g, h] = *rows;
+                let rows = [
+                    self.both(a, e),
+                    self.both(b, f),
+                    self.both(c, g),
+                    self.both(d, h),
+                ];
+                let words = self.columns(rows);
+                for (i, words) in words[..W].iter().enumerate() {
+                    let words: [u32; 8] = pulp::cast(*words);
+                    to[i * step + 8 * half..][..8].copy_from_slice(&words);
+                }
             }
         }
 
@@ -215,8 +217,20 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
-        fn words(self, rows: [&[u8; 16]; 8], to: &mut [u32], step: usize) {
-            Avx2(*self.0).words(rows, to, step);
+        fn words<const W: usize>(self, rows: [&[u8; 16]; 16], to: &mut [u32], step: usize) {
+            let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = rows;
+            let rows = [
+                self.four([a, e, i, m]),
+                self.four([b, f, j, n]),
+                self.four([c, g, k, o]),
+                self.four([d, h, l, p]),
+            ];
+            // Words are read as whole registers, for which a processor that has just written halves would wait until they are in the cache.
+            let words = self.columns(rows);
+            for (i, words) in words[..W].iter().enumerate() {
+                let words: [u32; 16] = pulp::cast(*words);
+                to[i * step..][..16].copy_from_slice(&words);
+            }
         }
 
         #[inline(always)]
@@ -230,6 +244,34 @@ pub(crate) mod x86 {
         fn down<S: Simd>(self, _: S, words: S::u32s, by: S::u32s) -> S::u32s {
             let avx512 = self.0.avx512f;
             pulp::cast(avx512._mm512_srav_epi32(pulp::cast(words), pulp::cast(by)))
+        }
+    }
+
+    impl Avx512 {
+        /// Sixteen bytes in each quarter of a register.
+        #[inline(always)]
+        fn four(self, [a, b, c, d]: [&[u8; 16]; 4]) -> __m512i {
+            let avx512 = self.0.avx512f;
+            let register = avx512._mm512_castsi128_si512(pulp::cast(*a));
+            let register = avx512._mm512_inserti32x4::<1>(register, pulp::cast(*b));
+            let register = avx512._mm512_inserti32x4::<2>(register, pulp::cast(*c));
+            avx512._mm512_inserti32x4::<3>(register, pulp::cast(*d))
+        }
+
+        /// The columns of four rows in each quarter.
+        #[inline(always)]
+        fn columns(self, [a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
+            let avx512 = self.0.avx512f;
+            let low = avx512._mm512_unpacklo_epi32(a, b);
+            let high = avx512._mm512_unpackhi_epi32(a, b);
+            let next_low = avx512._mm512_unpacklo_epi32(c, d);
+            let next_high = avx512._mm512_unpackhi_epi32(c, d);
+            [
+                avx512._mm512_unpacklo_epi64(low, next_low),
+                avx512._mm512_unpackhi_epi64(low, next_low),
+                avx512._mm512_unpacklo_epi64(high, next_high),
+                avx512._mm512_unpackhi_epi64(high, next_high),
+            ]
         }
     }
 

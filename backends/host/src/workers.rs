@@ -4,7 +4,16 @@ use rayon::prelude::*;
 
 /// The least number of multiply-adds of an operation for which waking other threads pays off. It is low because a product with one row is
 /// bound by reading weights, so that each multiply-add takes longer.
-pub(crate) const LEAST_WORK: usize = 1 << 18;
+const LEAST_WORK: usize = 1 << 18;
+
+/// The least number of multiply-adds of a product or an attention that is shared: less than [`LEAST_WORK`] on a worker, whose fellows are still
+/// looking for work when an operation follows the one before.
+pub(crate) fn least_work() -> usize {
+    match rayon::current_thread_index() {
+        Some(_) => LEAST_WORK / 4,
+        None => LEAST_WORK,
+    }
+}
 
 /// Runs `f` on one of the worker threads that share the work of an operation, if there are several and the largest operation in `f` has
 /// enough multiply-adds to be shared.

@@ -3,7 +3,7 @@
 use super::panels::{Hidden, Left, Line, PANEL, Pairs, Panels, add_product, panels_of, turn};
 use super::scores::{Block, KEYS, Operands};
 use crate::vector::{Kernel, Transpose, dispatch, exp, vectorized};
-use crate::workers::LEAST_WORK;
+use crate::workers::least_work;
 use moebius_ops::attention::Sizes;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -210,7 +210,7 @@ fn of_few(operands: &Operands<'_>, source: &impl Source, o: &mut [f32], lse: &mu
             out,
         });
     };
-    if work < LEAST_WORK {
+    if work < least_work() {
         task(&blocks, (o, lse));
         return;
     }

@@ -1,8 +1,8 @@
 //! Products with weights in blocks of codes ([`moebius_ops::blocks`]).
 
 use super::decoded::{Decode, Decoded};
-use super::lanes::{ACROSS, DEPTH, Lanes};
-use super::turned::{Rows, turns};
+use super::lanes::{ACROSS, DEPTH};
+use super::turned::{Raw, Rows, Taker, turns};
 use super::{coded, coded_backward};
 use crate::permute::Segments;
 use crate::product::{Part, Run};
@@ -118,11 +118,12 @@ impl Decode for Blocks<'_> {
     }
 
     #[inline(always)]
-    fn lanes<S: Simd, T: Transpose>(
+    fn lanes<S: Simd, T: Transpose, K: Taker>(
         &self,
         vectors: (S, T),
         Part { inner, across }: &Part,
-        to: &mut Lanes,
+        raw: &mut Raw,
+        taker: &mut K,
     ) {
         let rows = Rows {
             format: self.format,
@@ -130,6 +131,6 @@ impl Decode for Blocks<'_> {
             inner: inner.clone(),
             ahead: self.share(across.start + ACROSS, inner),
         };
-        rows.turn(vectors, to);
+        rows.turn(vectors, raw, taker);
     }
 }

@@ -2,6 +2,8 @@
 //! lanes, which products with few rows decode in registers.
 
 use super::lanes::{ACROSS, DEPTH, Lanes};
+use super::one_row::OneRow;
+use super::turned::{Raw, Taker};
 use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST};
 use crate::vector::{Kernel, Transpose, dispatch};
 use pulp::Simd;
@@ -10,11 +12,18 @@ use std::ops::Range;
 
 thread_local! {
     /// Memory that is kept from product to product, because it would have to be cleared.
-    static LANES: Cell<Option<Box<Lanes>>> = const { Cell::new(None) };
+    static LANES: Cell<Option<Box<InLanes>>> = const { Cell::new(None) };
 }
 
 /// Rows of weights that a product with few rows decodes at once: as many as a [`Factor`] multiplies together.
 const COLUMNS: usize = 16;
+
+/// A block of each column, and what blocks are kept as.
+#[derive(Default)]
+struct InLanes {
+    raw: Raw,
+    lanes: Lanes,
+}
 
 /// The rows of one expert's weights, in any form.
 pub(super) trait Decode: Sync {
@@ -26,9 +35,9 @@ pub(super) trait Decode: Sync {
         None
     }
 
-    /// Puts weights in lanes: at most [`DEPTH`] inner values of at most [`ACROSS`] rows. The last row stands for those that lack.
+    /// Puts weights of at most [`ACROSS`] rows in lanes, for a taker. The last row stands for those that lack.
     #[inline(always)]
-    fn lanes<S: Simd, T: Transpose>(&self, _: (S, T), _: &Part, _: &mut Lanes) {
+    fn lanes<S: Simd, T: Transpose, K: Taker>(&self, _: (S, T), _: &Part, _: &mut Raw, _: &mut K) {
         unreachable!("a form without lanes");
     }
 }
@@ -42,8 +51,11 @@ trait Panels: Sync {
     /// Says what [`Decode::offsets`] says.
     fn offsets_in_lanes(&self) -> Option<bool>;
 
-    /// Does what [`Decode::lanes`] does.
-    fn put_in_lanes(&self, part: &Part, to: &mut Lanes);
+    /// Keeps at most [`DEPTH`] inner values in lanes.
+    fn put_in_lanes(&self, part: &Part, to: &mut InLanes);
+
+    /// Multiplies one row by what [`Decode::lanes`] gives.
+    fn multiply_one(&self, part: &Part, raw: &mut Raw, row: &mut OneRow<'_>);
 }
 
 impl<D: Decode> Panels for D {
@@ -60,9 +72,22 @@ impl<D: Decode> Panels for D {
         self.offsets()
     }
 
-    fn put_in_lanes(&self, part: &Part, to: &mut Lanes) {
-        let from = self;
-        dispatch(InLanes { from, part, to });
+    fn put_in_lanes(&self, part: &Part, InLanes { raw, lanes }: &mut InLanes) {
+        dispatch(Turn {
+            from: self,
+            part,
+            raw,
+            taker: lanes,
+        });
+    }
+
+    fn multiply_one(&self, part: &Part, raw: &mut Raw, row: &mut OneRow<'_>) {
+        dispatch(Turn {
+            from: self,
+            part,
+            raw,
+            taker: row,
+        });
     }
 }
 
@@ -84,17 +109,19 @@ impl<D: Decode> Kernel for Panel<'_, D> {
     }
 }
 
-/// The work of [`Panels::put_in_lanes`].
-struct InLanes<'a, D> {
+/// The work of [`Panels::put_in_lanes`] and [`Panels::multiply_one`].
+struct Turn<'a, D, K> {
     from: &'a D,
     part: &'a Part,
-    to: &'a mut Lanes,
+    raw: &'a mut Raw,
+    taker: &'a mut K,
 }
 
-impl<D: Decode> Kernel for InLanes<'_, D> {
+impl<D: Decode, K: Taker> Kernel for Turn<'_, D, K> {
     #[inline(always)]
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
-        self.from.lanes((simd, transpose), self.part, self.to);
+        let vectors = (simd, transpose);
+        self.from.lanes(vectors, self.part, self.raw, self.taker);
     }
 }
 
@@ -113,6 +140,13 @@ impl<'a> Decoded<'a> {
 }
 
 impl Right for Decoded<'_> {
+    fn unit(&self) -> usize {
+        match self.run {
+            Run::Along => ACROSS,
+            Run::Across => WIDEST,
+        }
+    }
+
     fn together(&self, width: usize) -> usize {
         match self.run {
             Run::Along => width,
@@ -161,6 +195,10 @@ impl Right for Decoded<'_> {
     ) {
         match self.rows.offsets_in_lanes() {
             None => self.multiply_cached(vectors, part, left, sums),
+            Some(_) if N == 1 => {
+                let left = left.as_flattened().as_chunks().0;
+                self.multiply_one(part, left, sums.as_flattened_mut());
+            }
             Some(false) => self.multiply_lanes::<S, N, false>(vectors.0, part, left, sums),
             Some(true) => self.multiply_lanes::<S, N, true>(vectors.0, part, left, sums),
         }
@@ -168,6 +206,21 @@ impl Right for Decoded<'_> {
 }
 
 impl Decoded<'_> {
+    /// Multiplies one row by weights that are decoded in registers.
+    fn multiply_one(&self, Part { inner, across }: &Part, left: &[[f32; 1]], sums: &mut [f32]) {
+        let mut memory = LANES.take().unwrap_or_default();
+        let firsts = across.clone().step_by(ACROSS);
+        for (first, sums) in firsts.zip(sums.as_chunks_mut::<ACROSS>().0) {
+            let part = Part {
+                inner: inner.clone(),
+                across: first..(first + ACROSS).min(across.end),
+            };
+            let mut row = OneRow { left, sums };
+            self.rows.multiply_one(&part, &mut memory.raw, &mut row);
+        }
+        LANES.set(Some(memory));
+    }
+
     /// Multiplies weights that are decoded in registers.
     #[inline(always)]
     fn multiply_lanes<S: Simd, const N: usize, const OFFSETS: bool>(
@@ -177,20 +230,21 @@ impl Decoded<'_> {
         left: &[[f32; N]],
         sums: &mut [[f32; WIDEST]; N],
     ) {
-        let mut lanes = LANES.take().unwrap_or_default();
+        let mut memory = LANES.take().unwrap_or_default();
         for first in across.clone().step_by(ACROSS) {
             for from in inner.clone().step_by(DEPTH) {
                 let part = Part {
                     inner: from..(from + DEPTH).min(inner.end),
                     across: first..(first + ACROSS).min(across.end),
                 };
-                self.rows.put_in_lanes(&part, &mut lanes);
+                self.rows.put_in_lanes(&part, &mut memory);
                 let left = &left[from - inner.start..][..part.inner.len()];
                 let sums = (&mut *sums, first - across.start);
+                let lanes = &memory.lanes;
                 lanes.multiply::<S, N, OFFSETS>(simd, left, sums);
             }
         }
-        LANES.set(Some(lanes));
+        LANES.set(Some(memory));
     }
 
     /// Multiplies weights that are decoded in a cache.

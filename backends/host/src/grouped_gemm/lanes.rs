@@ -17,15 +17,9 @@ pub(super) const CODES: usize = 4;
 /// 2^23 as an f32: a number below, in its lowest bits, is added to it.
 pub(super) const WHOLE: u32 = 0x4B00_0000;
 
-/// Words of each column that blocks are turned into before their codes and scales are.
-pub(super) const RAW: usize = 56;
-
 /// Weights in lanes: each is scale · (code − zero), or that plus an offset. Vectors as wide as a line of the caches begin with one.
 #[repr(align(64))]
 pub(super) struct Lanes {
-    /// Words of a block, and the word before the blocks of each row.
-    pub(super) raw: [[u32; ACROSS]; RAW],
-    pub(super) of_rows: [u32; ACROSS],
     /// Four codes without signs of neighbouring inner values, the first in the lowest byte.
     pub(super) codes: [[u32; ACROSS]; DEPTH / CODES],
     /// What is the same for each [`GROUP`] of inner values. Zeros have 2^23 added.
@@ -37,8 +31,6 @@ pub(super) struct Lanes {
 impl Default for Lanes {
     fn default() -> Self {
         Self {
-            raw: [[0; ACROSS]; RAW],
-            of_rows: [0; ACROSS],
             codes: [[0; ACROSS]; DEPTH / CODES],
             zeros: [[0.0; ACROSS]; DEPTH / GROUP],
             scales: [[0.0; ACROSS]; DEPTH / GROUP],
@@ -103,25 +95,39 @@ impl Lanes {
         let zero = &S::as_simd_f32s(&self.zeros[group][first..]).0[..V];
         let scale = &S::as_simd_f32s(&self.scales[group][first..]).0[..V];
         let offset = &S::as_simd_f32s(&self.offsets[group][first..]).0[..V];
+        let numbers = (zero, scale, OFFSETS.then_some(offset));
         let words = &self.codes[GROUP / CODES * group..][..GROUP / CODES];
         for (words, left) in words.iter().zip(left.as_chunks::<CODES>().0) {
             let words = &S::as_simd_u32s(&words[first..]).0[..V];
-            for (byte, left) in left.iter().enumerate() {
-                let down = simd.splat_u32s(8 * byte as u32);
-                for v in 0..V {
-                    let code = simd.wrapping_dyn_shr_u32s(words[v], down);
-                    let code = simd.and_u32s(code, simd.splat_u32s(0xFF));
-                    let code = simd.or_u32s(code, simd.splat_u32s(WHOLE));
-                    let level = simd.sub_f32s(simd.transmute_f32s_u32s(code), zero[v]);
-                    let mut value = simd.mul_f32s(scale[v], level);
-                    if OFFSETS {
-                        value = simd.add_f32s(value, offset[v]);
-                    }
-                    for (registers, left) in registers.iter_mut().zip(left) {
-                        let left = simd.splat_f32s(*left);
-                        registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
-                    }
-                }
+            add_word(simd, words, numbers, left, registers);
+        }
+    }
+}
+
+/// Makes one multiply-add for every row and column at each of four inner values, in order. V registers of columns have words of their codes, zeros
+/// with 2^23 added, scales, and offsets if weights have such.
+#[inline(always)]
+pub(super) fn add_word<S: Simd, const N: usize, const V: usize>(
+    simd: S,
+    words: &[S::u32s],
+    (zero, scale, offset): (&[S::f32s], &[S::f32s], Option<&[S::f32s]>),
+    left: &[[f32; N]; CODES],
+    registers: &mut [[S::f32s; V]; N],
+) {
+    for (byte, left) in left.iter().enumerate() {
+        let down = simd.splat_u32s(8 * byte as u32);
+        for v in 0..V {
+            let code = simd.wrapping_dyn_shr_u32s(words[v], down);
+            let code = simd.and_u32s(code, simd.splat_u32s(0xFF));
+            let code = simd.or_u32s(code, simd.splat_u32s(WHOLE));
+            let level = simd.sub_f32s(simd.transmute_f32s_u32s(code), zero[v]);
+            let mut value = simd.mul_f32s(scale[v], level);
+            if let Some(offset) = offset {
+                value = simd.add_f32s(value, offset[v]);
+            }
+            for (registers, left) in registers.iter_mut().zip(left) {
+                let left = simd.splat_f32s(*left);
+                registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
             }
         }
     }

@@ -4,6 +4,7 @@ pub mod blocks;
 mod decoded;
 pub mod fp8;
 mod lanes;
+mod one_row;
 mod sparse24;
 mod turned;
 

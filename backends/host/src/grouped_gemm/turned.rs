@@ -1,7 +1,7 @@
-//! Blocks of codes of neighbouring columns, turned into lanes ([`Lanes`]): 16 bytes of eight blocks at a time become words in lanes, and these
-//! codes and scales in whole registers.
+//! Blocks of codes of neighbouring columns, turned into lanes: 16 bytes of sixteen blocks at a time become words in lanes, and these codes and
+//! scales in whole registers, which are kept ([`Lanes`]) or multiplied.
 
-use super::lanes::{ACROSS, CODES, Lanes, RAW, WHOLE};
+use super::lanes::{ACROSS, CODES, Lanes, WHOLE};
 use crate::product::prefetch;
 use crate::vector::Transpose;
 use moebius_ops::blocks::{BlockFormat, Field, GROUP, Layout, Levels, Scales};
@@ -18,8 +18,11 @@ const LOW: usize = 8;
 /// Where those with the high bits are, of at most 64 bytes.
 const HIGH: usize = 40;
 
+/// Words of each column that a block is turned into.
+const RAW: usize = 56;
+
 /// Columns whose bytes are turned together.
-const SQUARE: usize = 8;
+const SQUARE: usize = 16;
 
 /// The words in a line of the processor's caches.
 const LINE: usize = 16;
@@ -28,6 +31,38 @@ const LINE: usize = 16;
 pub(super) fn turns(layout: &Layout) -> bool {
     let in_bytes = |field: Field| field.run >= GROUP;
     cfg!(target_endian = "little") && in_bytes(layout.low) && layout.high.is_none_or(in_bytes)
+}
+
+/// The bytes of a block of each column, as words in lanes. Vectors as wide as a line of the caches begin with one.
+#[repr(align(64))]
+pub(super) struct Raw {
+    words: [[u32; ACROSS]; RAW],
+    /// The word before the blocks of each row.
+    of_rows: [u32; ACROSS],
+}
+
+impl Default for Raw {
+    fn default() -> Self {
+        Self {
+            words: [[0; ACROSS]; RAW],
+            of_rows: [0; ACROSS],
+        }
+    }
+}
+
+/// How the blocks of a format lie in memory, and its table of levels.
+pub(super) type Form<'a> = (&'a Layout, &'a [u32; 16]);
+
+/// What takes blocks as soon as they are turned.
+pub(super) trait Taker {
+    /// Takes a block of each column; its first value is inner value `at` of those that are turned.
+    fn take<S: Simd, T: Transpose>(
+        &mut self,
+        vectors: (S, T),
+        form: Form<'_>,
+        raw: &Raw,
+        at: usize,
+    );
 }
 
 /// Rows of weights in blocks, each a column of a product.
@@ -42,9 +77,14 @@ pub(super) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Turns the blocks of all rows.
+    /// Turns the blocks of all rows, one of each row at a time, in words whose values are arbitrary at first.
     #[inline(always)]
-    pub(super) fn turn<S: Simd, T: Transpose>(&self, vectors: (S, T), to: &mut Lanes) {
+    pub(super) fn turn<S: Simd, T: Transpose, K: Taker>(
+        &self,
+        vectors: (S, T),
+        raw: &mut Raw,
+        taker: &mut K,
+    ) {
         macro_rules! by_format {
             ($($format:ident)*) => {
                 match self.format {
@@ -52,7 +92,8 @@ impl Rows<'_> {
                     $(BlockFormat::$format => {
                         const LAYOUT: Layout = BlockFormat::$format.layout();
                         const TABLE: [u32; 16] = table(LAYOUT.levels);
-                        self.turn_blocks::<S, T, { LAYOUT.bytes }>(vectors, (&LAYOUT, &TABLE), to);
+                        let form = (&LAYOUT, &TABLE);
+                        self.turn_blocks::<S, T, K, { LAYOUT.bytes }>(vectors, form, raw, taker);
                     })*
                     BlockFormat::Q5_0 | BlockFormat::Q5_1 => {
                         unreachable!("blocks whose codes have neighbouring bits aren't turned")
@@ -64,18 +105,20 @@ impl Rows<'_> {
     }
 
     #[inline(always)]
-    fn turn_blocks<S: Simd, T: Transpose, const BYTES: usize>(
+    fn turn_blocks<S: Simd, T: Transpose, K: Taker, const BYTES: usize>(
         &self,
-        (simd, transpose): (S, T),
-        (layout, table): (&Layout, &[u32; 16]),
-        to: &mut Lanes,
+        vectors: (S, T),
+        form: Form<'_>,
+        raw: &mut Raw,
+        taker: &mut K,
     ) {
+        let layout = form.0;
         let blocks = self.inner.start / layout.values..self.inner.end / layout.values;
         let none: &[[u8; BYTES]] = &[];
         let mut rows = [none; ACROSS];
-        let heads = rows.iter_mut().zip(&mut to.of_rows);
+        let heads = rows.iter_mut().zip(&mut raw.of_rows);
         for ((row, head), words) in heads.zip(&self.words) {
-            let (of_row, words) = words.split_at(self.format.head());
+            let (of_row, words) = words.split_at(usize::from(layout.scales.has_rows()));
             *head = of_row.first().map_or(0, |word| word.cast_unsigned());
             let bytes: &[u8] = cast_slice(words);
             *row = &bytes.as_chunks::<BYTES>().0[blocks.clone()];
@@ -87,11 +130,10 @@ impl Rows<'_> {
             for (square, rows) in rows.as_chunks::<SQUARE>().0.iter().enumerate() {
                 prefetch(ahead.next().unwrap_or_default());
                 let blocks = std::array::from_fn(|i| &rows[i][block]);
-                let raw = &mut to.raw.as_flattened_mut()[SQUARE * square..];
-                turn_square(transpose, layout, &blocks, raw);
+                let words = &mut raw.words.as_flattened_mut()[SQUARE * square..];
+                turn_square(vectors.1, layout, &blocks, words);
             }
-            let first = block * layout.values;
-            to_numbers((simd, transpose), (layout, table), first, to);
+            taker.take(vectors, form, raw, block * layout.values);
         }
     }
 }
@@ -110,7 +152,7 @@ const fn table(levels: Levels) -> [u32; 16] {
     words
 }
 
-/// Turns the bytes of a block of each of eight columns into the words from each place of `raw` on, [`ACROSS`] words apart.
+/// Turns the bytes of a block of each of sixteen columns into the words from each place of `raw` on, [`ACROSS`] words apart.
 #[inline(always)]
 fn turn_square<T: Transpose, const BYTES: usize>(
     transpose: T,
@@ -118,24 +160,32 @@ fn turn_square<T: Transpose, const BYTES: usize>(
     blocks: &[&[u8; BYTES]; SQUARE],
     raw: &mut [u32],
 ) {
-    let mut head = 0;
-    if let Scales::EightBits { each, all } = layout.scales {
-        head = each;
-        turn_bytes(transpose, blocks, all + 2 - GROUP, &mut raw[ALL * ACROSS..]);
+    match layout.scales {
+        Scales::EightBits { each, all } => {
+            let to = &mut raw[ALL * ACROSS..];
+            turn_bytes::<T, BYTES, 4>(transpose, blocks, all + 2 - GROUP, to);
+            turn_bytes::<T, BYTES, 4>(transpose, blocks, each, &mut raw[HEAD * ACROSS..]);
+        }
+        Scales::SixBits => {
+            turn_bytes::<T, BYTES, 4>(transpose, blocks, 0, &mut raw[HEAD * ACROSS..]);
+        }
+        // These scales, and zeros, are in the first word.
+        Scales::Half { .. } | Scales::Exponent | Scales::Upper | Scales::Fp8 => {
+            turn_bytes::<T, BYTES, 1>(transpose, blocks, 0, &mut raw[HEAD * ACROSS..]);
+        }
     }
-    turn_bytes(transpose, blocks, head, &mut raw[HEAD * ACROSS..]);
     for (to, field) in [(LOW, Some(layout.low)), (HIGH, layout.high)] {
         let Some(field) = field else { continue };
         for piece in 0..layout.values / field.per_byte() / GROUP {
             let to = &mut raw[(to + GROUP / CODES * piece) * ACROSS..];
-            turn_bytes(transpose, blocks, field.at + GROUP * piece, to);
+            turn_bytes::<T, BYTES, 4>(transpose, blocks, field.at + GROUP * piece, to);
         }
     }
 }
 
-/// Turns 16 bytes of each block, from byte `at` on, into four words.
+/// Turns 16 bytes of each block, from byte `at` on, into the first W of their four words.
 #[inline(always)]
-fn turn_bytes<T: Transpose, const BYTES: usize>(
+fn turn_bytes<T: Transpose, const BYTES: usize, const W: usize>(
     transpose: T,
     blocks: &[&[u8; BYTES]; SQUARE],
     at: usize,
@@ -145,43 +195,47 @@ fn turn_bytes<T: Transpose, const BYTES: usize>(
     let bytes = std::array::from_fn(|i| {
         bytes(i).unwrap_or_else(|| unreachable!("the block has all of these bytes"))
     });
-    transpose.words(bytes, to, ACROSS);
+    transpose.words::<W>(bytes, to, ACROSS);
 }
 
-/// Makes codes and scales of the raw words of a block; its first value is inner value `at`.
+/// Values of a block that share a scale.
 #[inline(always)]
-fn to_numbers<S: Simd, T: Transpose>(
-    (simd, transpose): (S, T),
-    (layout, table): (&Layout, &[u32; 16]),
-    at: usize,
-    to: &mut Lanes,
-) {
-    let share = match layout.scales {
+pub(super) fn share(layout: &Layout) -> usize {
+    match layout.scales {
         Scales::Half { .. } | Scales::Exponent | Scales::Upper => layout.values,
         Scales::SixBits => 32,
         Scales::EightBits { .. } | Scales::Fp8 => GROUP,
-    };
-    for v in 0..ACROSS / S::U32_LANES {
-        let block = Block {
-            simd,
-            raw: &to.raw,
-            of_rows: &to.of_rows,
-            v,
-        };
-        let zero = block.zero(layout.levels);
-        for first in (0..layout.values).step_by(share) {
-            let [scale, offset] = block.scale(layout.scales, first);
-            for value in (first..first + share).step_by(GROUP) {
-                let group = (at + value) / GROUP;
-                S::as_mut_simd_f32s(&mut to.zeros[group]).0[v] = zero;
-                S::as_mut_simd_f32s(&mut to.scales[group]).0[v] = scale;
-                if layout.scales.has_offsets() {
-                    S::as_mut_simd_f32s(&mut to.offsets[group]).0[v] = offset;
-                }
-                let words = &mut to.codes[GROUP / CODES * group..][..GROUP / CODES];
-                for (word, to) in words.iter_mut().enumerate() {
-                    let codes = block.codes((transpose, table), layout, [value, word]);
-                    S::as_mut_simd_u32s(to).0[v] = codes;
+    }
+}
+
+impl Taker for Lanes {
+    /// Keeps codes and scales.
+    #[inline(always)]
+    fn take<S: Simd, T: Transpose>(
+        &mut self,
+        vectors: (S, T),
+        form: Form<'_>,
+        raw: &Raw,
+        at: usize,
+    ) {
+        let (layout, share) = (form.0, share(form.0));
+        for v in 0..ACROSS / S::U32_LANES {
+            let block = Block::of(vectors.0, raw, v);
+            let zero = block.zero(layout.levels);
+            for first in (0..layout.values).step_by(share) {
+                let [scale, offset] = block.scale(layout.scales, first);
+                for value in (first..first + share).step_by(GROUP) {
+                    let group = (at + value) / GROUP;
+                    S::as_mut_simd_f32s(&mut self.zeros[group]).0[v] = zero;
+                    S::as_mut_simd_f32s(&mut self.scales[group]).0[v] = scale;
+                    if layout.scales.has_offsets() {
+                        S::as_mut_simd_f32s(&mut self.offsets[group]).0[v] = offset;
+                    }
+                    let words = &mut self.codes[GROUP / CODES * group..][..GROUP / CODES];
+                    for (word, to) in words.iter_mut().enumerate() {
+                        let codes = block.codes(vectors.1, form, [value, word]);
+                        S::as_mut_simd_u32s(to).0[v] = codes;
+                    }
                 }
             }
         }
@@ -190,30 +244,35 @@ fn to_numbers<S: Simd, T: Transpose>(
 
 /// A register's columns of a block in raw words.
 #[derive(Clone, Copy)]
-struct Block<'a, S> {
+pub(super) struct Block<'a, S> {
     simd: S,
-    raw: &'a [[u32; ACROSS]; RAW],
-    of_rows: &'a [u32; ACROSS],
+    raw: &'a Raw,
     /// The register among those of all columns.
     v: usize,
 }
 
-impl<S: Simd> Block<'_, S> {
+impl<'a, S: Simd> Block<'a, S> {
+    /// The columns of register `v`.
+    #[inline(always)]
+    pub(super) fn of(simd: S, raw: &'a Raw, v: usize) -> Self {
+        Self { simd, raw, v }
+    }
+
     /// Some bits of a raw word, moved down.
     #[inline(always)]
     fn bits(self, word: usize, down: u32, mask: u32) -> S::u32s {
         let simd = self.simd;
-        let word = S::as_simd_u32s(&self.raw[word]).0[self.v];
+        let word = S::as_simd_u32s(&self.raw.words[word]).0[self.v];
         let moved = simd.wrapping_dyn_shr_u32s(word, simd.splat_u32s(down));
         simd.and_u32s(moved, simd.splat_u32s(mask))
     }
 
     /// Four codes of the group that begins with `value`: those of word `word` of its four.
     #[inline(always)]
-    fn codes<T: Transpose>(
+    pub(super) fn codes<T: Transpose>(
         self,
-        (transpose, table): (T, &[u32; 16]),
-        layout: &Layout,
+        transpose: T,
+        (layout, table): Form<'_>,
         place: [usize; 2],
     ) -> S::u32s {
         let simd = self.simd;
@@ -240,7 +299,7 @@ impl<S: Simd> Block<'_, S> {
 
     /// The code whose level is 0, plus 2^23.
     #[inline(always)]
-    fn zero(self, levels: Levels) -> S::f32s {
+    pub(super) fn zero(self, levels: Levels) -> S::f32s {
         let simd = self.simd;
         let zero = match levels {
             Levels::Signed | Levels::Table(_) => simd.splat_u32s(128),
@@ -252,7 +311,7 @@ impl<S: Simd> Block<'_, S> {
 
     /// The scale of value `value` of the block, and what is added, as [`Scales`] describes them.
     #[inline(always)]
-    fn scale(self, scales: Scales, value: usize) -> [S::f32s; 2] {
+    pub(super) fn scale(self, scales: Scales, value: usize) -> [S::f32s; 2] {
         let simd = self.simd;
         let none = simd.splat_f32s(0.0);
         match scales {
@@ -353,7 +412,7 @@ impl<S: Simd> Block<'_, S> {
         let bits = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(20));
         let half = simd.transmute_f32s_u32s(bits);
         let half = simd.mul_f32s(half, simd.splat_f32s(f32::from_bits(246 << 23)));
-        let row = S::as_simd_u32s(self.of_rows).0[self.v];
+        let row = S::as_simd_u32s(&self.raw.of_rows).0[self.v];
         let scale = simd.and_u32s(row, simd.splat_u32s(0x7FFF_FFFF));
         let product = simd.mul_f32s(half, simd.transmute_f32s_u32s(scale));
         // What is added to the bits is negative where the row's word has a sign.

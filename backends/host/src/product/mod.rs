@@ -19,7 +19,7 @@ pub(crate) use prefetch::prefetch;
 pub(crate) use right::Right;
 
 use crate::vector::dispatch;
-use crate::workers::LEAST_WORK;
+use crate::workers::least_work;
 use kernel::ROWS;
 use rayon::prelude::*;
 use std::ops::Range;
@@ -81,7 +81,7 @@ impl Spread {
     pub(crate) fn of(tasks: usize, work: usize) -> Self {
         let threads = rayon::current_num_threads();
         match tasks {
-            _ if threads == 1 || work < LEAST_WORK => Self::Alone,
+            _ if threads == 1 || work < least_work() => Self::Alone,
             tasks if tasks >= 2 * threads => Self::Tasks,
             _ => Self::Columns((4 * threads).div_ceil(tasks.max(1))),
         }
@@ -119,8 +119,12 @@ impl<R: Right> Product<'_, R> {
         if self.inner == 0 {
             return self.biases(to);
         }
+        let unit = match count {
+            1 => self.right.unit(),
+            _ => WIDEST,
+        };
         let size = match spread {
-            Spread::Columns(parts) => columns.div_ceil(parts).next_multiple_of(WIDEST),
+            Spread::Columns(parts) => columns.div_ceil(parts).next_multiple_of(unit),
             Spread::Alone | Spread::Tasks => columns,
         };
         if size >= columns {

@@ -14,6 +14,11 @@ pub(crate) trait Right: Sync {
         None
     }
 
+    /// The columns that a part of a product with one row has a multiple of.
+    fn unit(&self) -> usize {
+        WIDEST
+    }
+
     /// The number of columns that are packed together, for panels of `width` columns: those that whole cache lines hold.
     fn together(&self, width: usize) -> usize;
 
@@ -43,6 +48,13 @@ pub(crate) trait Right: Sync {
 impl Right for Factor<'_> {
     fn in_pairs(&self) -> Option<Factor<'_>> {
         Factor::in_pairs(self)
+    }
+
+    fn unit(&self) -> usize {
+        match self.run {
+            Run::Along => 2 * COLUMNS,
+            Run::Across => WIDEST,
+        }
     }
 
     fn together(&self, width: usize) -> usize {

@@ -4,6 +4,7 @@
 //! The scale includes this factor, so that code · scale is rounded once. NaN and infinities aren't decoded correctly in this way: words
 //! with such a code are decoded again, value by value.
 
+use crate::product::prefetch;
 use crate::vector::Transpose;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::fp8::PANEL;
@@ -14,6 +15,8 @@ use std::ops::Range;
 pub(super) const CODES: usize = 4;
 /// The largest number of columns that are decoded together.
 pub(super) const MOST: usize = 64;
+/// Rows of words of a panel, 8 KiB, by which prefetches are ahead of a product with few rows.
+const AHEAD: usize = 32;
 
 /// The constants for decoding the codes of a format.
 #[derive(Clone, Copy)]
@@ -249,7 +252,12 @@ fn decoding<S: Simd, T: Transpose, const N: usize, const V: usize>(
         registers.copy_from_slice(S::as_simd_f32s(&sums[at..][..width]).0);
     }
     let mut any = simd.splat_u32s(0);
+    // The processor's own prefetches end with a page of 4 KiB.
+    let mut ahead = part.words.get(AHEAD..).unwrap_or_default().iter();
     for (left, words) in left.iter().zip(part.words) {
+        if let Some(words) = ahead.next() {
+            prefetch(&words[at..][..width]);
+        }
         let words = S::as_simd_i32s(&words[at..][..width]).0;
         for word in &words[..V] {
             let word = simd.transmute_u32s_i32s(*word);

@@ -4,7 +4,7 @@ mod decode;
 
 use super::{coded, coded_backward};
 use crate::permute::Segments;
-use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST};
+use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST, prefetch};
 use crate::quantize::Scales;
 use crate::values::Matrices;
 use crate::vector::Transpose;
@@ -301,6 +301,7 @@ impl Coded<'_> {
         let (words, _) = words.as_chunks::<PANEL>();
         let [_, block_columns] = self.block();
         let of_columns = self.scales(columns.start);
+        of_columns.prefetch_next(columns.len());
         let columns = at..at + columns.len();
         let mut scales = [[0.0; PANEL]; BLOCKS];
         let mut kk = inner.start;
@@ -403,6 +404,14 @@ struct ColumnScales<'a> {
 }
 
 impl ColumnScales<'_> {
+    /// Prefetches the scales of as many columns after the first `columns` ones.
+    #[inline(always)]
+    fn prefetch_next(&self, columns: usize) {
+        let some = columns.div_ceil(self.block_rows) * self.across;
+        let next = self.from.get(some..).unwrap_or_default();
+        prefetch(&next[..some.min(next.len())]);
+    }
+
     /// Reads the scales of neighbouring blocks for columns of a panel.
     #[inline(always)]
     fn read_blocks<T: Transpose>(
