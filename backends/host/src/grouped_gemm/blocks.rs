@@ -85,7 +85,7 @@ impl<'a> Blocks<'a> {
     fn share(&self, first: usize, inner: &Range<usize>) -> &'a [i32] {
         let at = |value: usize| {
             let before = (self.first + first) * self.width;
-            (before + ACROSS * self.width * value / self.values).min(self.words.len())
+            (before + ACROSS * (self.width * value / self.values)).min(self.words.len())
         };
         &self.words[at(inner.start)..at(inner.end)]
     }
