@@ -273,7 +273,7 @@ pub(super) mod flex {
 
     fn linear(problem: &Problem, mut b: Operands) -> Vec<Computed> {
         let segments = segments(&mut b, problem.row_bound);
-        let rows = b.float("rows").to_contiguous();
+        let rows = contiguous(b.float("rows"));
         let bias = Floats::of(&mut b, "b");
         let (w, places) = stack(&mut b);
         let places = places.as_ref().map(signed_words);
