@@ -154,7 +154,7 @@ pub(crate) mod x86 {
     use core::arch::x86_64::{__m256, __m512i};
     use pulp::Simd;
 
-    /// Transposition of squares in registers of eight values, written without closures over arrays, which would be function calls here.
+    /// All of it in registers of eight values, written without closures over arrays, which would be function calls here.
     #[derive(Clone, Copy)]
     pub(super) struct Avx2(pub(super) pulp::x86::V3);
 
@@ -206,7 +206,7 @@ pub(crate) mod x86 {
         }
     }
 
-    /// Transposition of squares in registers of eight values, and shifts in registers of sixteen.
+    /// Transposition of squares in registers of eight values; words, tables and shifts in registers of sixteen.
     #[derive(Clone, Copy)]
     pub(crate) struct Avx512(pub(crate) pulp::x86::V4);
 

@@ -67,7 +67,8 @@ pub(super) const DEEPEST: usize = 1024;
 pub(super) const SLACK: usize = 8;
 /// The number of panels that are packed together from lines across, so that whole cache lines are read.
 const TOGETHER: usize = 8;
-/// The most rows or columns of a panel. If tasks share the same rows, each task's number of columns is a multiple of it.
+/// The most rows or columns of a panel. Tasks that share the same rows have multiples of it as columns; those of a single row, multiples of what
+/// its right factor says.
 pub(crate) const WIDEST: usize = 64;
 
 /// Lines converted to f32, and those that another factor decodes before it packs them.

@@ -14,7 +14,7 @@ pub(crate) trait Right: Sync {
         None
     }
 
-    /// The columns that a part of a product with one row has a multiple of.
+    /// Where a product with one row is divided among threads, the columns of a part are a multiple of this number.
     fn unit(&self) -> usize {
         WIDEST
     }
