@@ -1,5 +1,6 @@
 //! Products of rows and weights that are FP8 codes, or blocks of codes.
 
+use crate::sets::held;
 use moebius_host::grouped_gemm::fp8::{Weights, linear, linear_backward};
 use moebius_host::grouped_gemm::{self, blocks};
 use moebius_host::permute::Segments;
@@ -31,6 +32,7 @@ fn product(problem: &Problem, x: &[f32], weights: &Weights<'_>) -> Vec<f32> {
 
 #[test]
 fn a_row_is_the_same_alone_and_among_others() {
+    held();
     let sizes = [(130, 1500, false), (48, 1037, false), (100, 260, true)];
     for ((n, k, gated), format) in sizes
         .into_iter()
@@ -99,6 +101,7 @@ fn bits(values: &[f32]) -> Vec<u32> {
 /// do the gradients.
 #[test]
 fn blocks_give_the_bits_of_decoded_weights() {
+    held();
     // With bytes up to 0x3F scales in F16 are numbers; with all bytes some are infinite, or NaN.
     for (format, mask) in BlockFormat::ALL
         .into_iter()
@@ -156,6 +159,7 @@ fn blocks_give_the_bits_of_decoded_weights() {
 /// experts with and without rows.
 #[test]
 fn gradients_through_codes_are_those_of_the_reference() {
+    held();
     let keys: Vec<u32> = (0..90).map(|slot| slot % 7 % 4 * 2).collect();
     let sort = permute::reference(&keys, 5);
     for (n, k, granularity) in [

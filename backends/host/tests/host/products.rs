@@ -1,5 +1,6 @@
 //! Products of rows and weights, through the functions of grouped products and of experts.
 
+use crate::sets::held;
 use half::{bf16, f16};
 use moebius_host::experts::{self, Operands, Weights};
 use moebius_host::grouped_gemm::{self, linear, linear_backward};
@@ -85,6 +86,7 @@ fn transposed(a: &[f32], b: &[f32], [rows, inner, columns]: [usize; 3]) -> Vec<f
 
 #[test]
 fn products_are_sums_in_order_however_factors_are_stored() {
+    held();
     for sizes in [
         [1, 1, 1],
         [5, 7, 3],
@@ -121,6 +123,7 @@ fn products_are_sums_in_order_however_factors_are_stored() {
 /// Rows of an expert begin anywhere, and read any tokens.
 #[test]
 fn lines_may_be_anywhere() {
+    held();
     let (a, b) = (numbers(9 * 5, 1), numbers(20 * 5, 2));
     let all = along(&a, Values::F32(&b), &[0.0; 20], [9, 5, 20]);
     let matrices = |values, rows, columns| Matrices {
@@ -184,6 +187,7 @@ pub(crate) fn same_rows(
 
 #[test]
 fn a_row_is_the_same_alone_and_among_others() {
+    held();
     // Thirds make every sum round; the columns are whole registers in one case and not in the other.
     let thirds = |values: Vec<f32>| values.iter().map(|x| x / 3.0).collect::<Vec<_>>();
     for sizes in [[1500, 48], [1037, 130]] {
@@ -207,6 +211,7 @@ fn a_row_is_the_same_alone_and_among_others() {
 /// The blocks of inner values, the rows that are put together, and the words of places end inside the products.
 #[test]
 fn sparse_weights_give_the_bits_of_the_masked_ones() {
+    held();
     for [rows, inner, columns] in [
         [1, 4, 1],
         [1, 1300, 70],
@@ -253,6 +258,7 @@ fn sparse_weights_give_the_bits_of_the_masked_ones() {
 
 #[test]
 fn every_f16_is_read_as_what_it_is() {
+    held();
     let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
     let zeros = vec![0.0; all.len()];
     let got = along(&[1.0], Values::F16(&all), &zeros, [1, 1, all.len()]);
