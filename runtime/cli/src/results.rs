@@ -241,6 +241,8 @@ fn below(entry: &Value, key: &str, (name, part): (&str, Part)) -> (String, Part)
     let own = own.into_iter().flatten().next().unwrap_or(key);
     match part {
         // Rows of a result have names of their own; stages and peers are named after the result they belong to.
+        // A name in words may have that of a format in it, as it is.
+        Part::Whole if own.contains(' ') => (own.to_owned(), part),
         Part::Whole => (own.replace('_', " "), part),
         _ => (format!("{name}: {own}"), part),
     }
