@@ -95,11 +95,11 @@ impl Lanes {
         let zero = &S::as_simd_f32s(&self.zeros[group][first..]).0[..V];
         let scale = &S::as_simd_f32s(&self.scales[group][first..]).0[..V];
         let offset = &S::as_simd_f32s(&self.offsets[group][first..]).0[..V];
-        let numbers = (zero, scale, OFFSETS.then_some(offset));
+        let offset = OFFSETS.then_some(offset);
         let words = &self.codes[GROUP / CODES * group..][..GROUP / CODES];
         for (words, left) in words.iter().zip(left.as_chunks::<CODES>().0) {
             let words = &S::as_simd_u32s(&words[first..]).0[..V];
-            add_word(simd, words, numbers, left, registers);
+            add_word(simd, words, [zero, scale], offset, left, registers);
         }
     }
 }
@@ -110,7 +110,8 @@ impl Lanes {
 pub(super) fn add_word<S: Simd, const N: usize, const V: usize>(
     simd: S,
     words: &[S::u32s],
-    (zero, scale, offset): (&[S::f32s], &[S::f32s], Option<&[S::f32s]>),
+    [zero, scale]: [&[S::f32s]; 2],
+    offset: Option<&[S::f32s]>,
     left: &[[f32; N]; CODES],
     registers: &mut [[S::f32s; V]; N],
 ) {

@@ -59,7 +59,7 @@ fn columns<S: Simd, T: Transpose, const V: usize>(
                 [scales[v], offsets[v]] = blocks[v].scale(layout.scales, first);
             }
             let offsets = layout.scales.has_offsets().then_some(&offsets[..]);
-            let numbers = (&zeros[..], &scales[..], offsets);
+            let numbers = [&zeros[..], &scales[..]];
             for value in (first..first + share).step_by(GROUP) {
                 let left = left[value..][..GROUP].as_chunks::<CODES>().0;
                 for (word, left) in left.iter().enumerate() {
@@ -67,7 +67,7 @@ fn columns<S: Simd, T: Transpose, const V: usize>(
                     for v in 0..V {
                         words[v] = blocks[v].codes(transpose, form, [value, word]);
                     }
-                    add_word(simd, &words, numbers, left, &mut registers);
+                    add_word(simd, &words, numbers, offsets, left, &mut registers);
                 }
             }
         }

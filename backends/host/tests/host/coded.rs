@@ -118,7 +118,7 @@ fn blocks_give_the_bits_of_decoded_weights() {
             [40, 5, 70],
         ] {
             let k = blocks_of_row * of_block;
-            let byte = |i: usize| (i * 41 & mask) as u8;
+            let byte = |i: usize| ((i * 41) & mask) as u8;
             let bytes: Vec<u8> = (0..n * format.row_bytes(k)).map(byte).collect();
             let words = format.to_words(&bytes, k).expect("whole rows");
             let w = format.decoded(&words, k);
