@@ -21,6 +21,10 @@ const LEAST: u64 = 256 << 20;
 /// Assumed bytes of the last-level cache where the system doesn't say.
 const ASSUMED: u64 = 64 << 20;
 
+/// How much a result may exceed the peak by noise. One that exceeds it by more has other instructions than the work that sets the peak, such as
+/// those for pairs of bf16 numbers or for matrices, and no floor is known.
+const NOISE: f64 = 1.1;
+
 /// Waits for everything enqueued on `client`.
 pub(crate) fn wait(client: &Client) -> Result<(), BenchError> {
     cubecl::future::block_on(client.sync()).map_err(BenchError::device)
@@ -55,7 +59,7 @@ pub struct Ceilings {
 pub struct Reached {
     /// The result's GFLOP/s divided by the peak.
     pub peak_share: f64,
-    /// Least time for the result's operations and bytes; `None` where the memory's speed isn't known.
+    /// Least time for the result's operations and bytes; `None` where the memory's speed isn't known, or the result beats the peak.
     pub floor: Option<Floor>,
 }
 
@@ -112,11 +116,14 @@ impl Ceilings {
         }
     }
 
-    /// The floor for `flops` and `bytes` that took `seconds`; `None` where the memory's speed isn't known.
+    /// The floor for `flops` and `bytes` that took `seconds`; `None` where the memory's speed isn't known, or the peak is beaten.
     pub(crate) fn floor(&self, flops: u64, bytes: u64, seconds: f64) -> Option<Floor> {
         let memory = self.memory.as_ref()?;
         let compute_ms = flops as f64 / self.peak_gflops / 1e6;
         let memory_ms = bytes as f64 / memory.gb_per_s / 1e6;
+        if compute_ms > NOISE * seconds * 1e3 {
+            return None;
+        }
         let binds = if compute_ms >= memory_ms {
             Bound::Compute
         } else {

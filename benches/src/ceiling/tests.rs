@@ -33,6 +33,9 @@ fn the_longer_of_both_floors_binds() {
 }
 
 #[test]
-fn there_is_no_floor_where_memory_is_not_known() {
+fn there_is_no_floor_where_memory_is_not_known_or_the_peak_is_beaten() {
     assert_eq!(ceilings(None).floor(1, 1, 1.0), None);
+    let ceilings = ceilings(Some(20.0));
+    assert!(ceilings.floor(400_000_000, 0, 1.9e-3).is_some());
+    assert_eq!(ceilings.floor(400_000_000, 0, 1.7e-3), None);
 }

@@ -87,12 +87,13 @@ pub(crate) fn print_short(
         return Ok(());
     }
     screen.line(&format!(
-        "  {:.2} ms · {:.0} tokens/s · {:.1} GFLOP/s, {:.0} % of the {:.1} measured here · verified to {:.1e}",
+        "  {:.2} ms · {:.0} tokens/s · {:.1} GFLOP/s, {:.0} % of the {:.1} measured here ({}) · verified to {:.1e}",
         forward.speed.median_ms,
         report.tokens_per_s,
         forward.speed.gflops,
         100.0 * forward.reached.peak_share,
         forward.ceilings.peak_gflops,
+        forward.ceilings.peak_of,
         forward.checked.max_rel_l2,
     ))
 }
