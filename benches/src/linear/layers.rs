@@ -233,19 +233,10 @@ impl FloatPath {
         };
         let size = bytes.len() as u64;
         let copies = copies(bench, place.opened.capability.is_cpu(), size);
-        Ok(Self {
-            name: format!("our layer in blocks, {format}"),
-            of: Of::Blocks(format),
-            bytes: size,
-            foreign: false,
-            copies,
-            layer: Box::new(OnTensors {
-                layers: Turns::of(copies, layer)?,
-                forward: |layer, x| layer.forward(x),
-                x: input(bench, &place.device, data),
-                device: place.device.clone(),
-            }),
-        })
+        let name = format!("our layer in blocks, {format}");
+        let layers = Turns::of(copies, layer)?;
+        let named = (name, Of::Blocks(format), size);
+        Ok(Self::of_layers(bench, place, data, named, layers))
     }
 
     fn sparse(bench: &LinearBench, place: &Place, data: &HostData) -> Result<Self, BenchError> {
@@ -256,19 +247,10 @@ impl FloatPath {
         };
         let bytes = layer()?.bytes() as u64;
         let copies = copies(bench, place.opened.capability.is_cpu(), bytes);
-        Ok(Self {
-            name: format!("our {} layer, 2:4", float_problem(bench)?.element),
-            of: Of::Sparse24,
-            bytes,
-            foreign: false,
-            copies,
-            layer: Box::new(OnTensors {
-                layers: Turns::of(copies, layer)?,
-                forward: |layer, x| layer.forward(x),
-                x: input(bench, &place.device, data),
-                device: place.device.clone(),
-            }),
-        })
+        let name = format!("our {} layer, 2:4", float_problem(bench)?.element);
+        let layers = Turns::of(copies, layer)?;
+        let named = (name, Of::Sparse24, bytes);
+        Ok(Self::of_layers(bench, place, data, named, layers))
     }
 
     /// Bytes of all weights.
@@ -322,19 +304,32 @@ impl FloatPath {
         let layers = Turns::of(copies, || {
             Linear::new(weight(weights, shape, bench.dtype, &place.device), None)
         })?;
-        Ok(Self {
-            name: format!("our {} layer", float_problem(bench)?.element),
-            of: Of::Floats,
-            bytes: Self::dense_bytes(bench),
+        let name = format!("our {} layer", float_problem(bench)?.element);
+        let named = (name, Of::Floats, Self::dense_bytes(bench));
+        Ok(Self::of_layers(bench, place, data, named, layers))
+    }
+
+    /// A layer of ours, with the bytes of its weights, whose copies take turns.
+    fn of_layers(
+        bench: &LinearBench,
+        place: &Place,
+        data: &HostData,
+        (name, of, bytes): (String, Of, u64),
+        layers: Turns<Linear>,
+    ) -> Self {
+        Self {
+            name,
+            of,
+            bytes,
             foreign: false,
-            copies,
+            copies: layers.count(),
             layer: Box::new(OnTensors {
                 layers,
                 forward: |layer, x| layer.forward(x),
                 x: input(bench, &place.device, data),
                 device: place.device.clone(),
             }),
-        })
+        }
     }
 
     fn burn(
