@@ -20,7 +20,8 @@ pub enum Simd {
     Avx2,
     /// 512 bits of x86-64: F, BW, CD, DQ and VL.
     Avx512,
-    /// The same with BF16, which multiplies pairs of bf16 numbers: a product of two factors in bf16 has other last bits than with the others.
+    /// [`Self::Avx512`] with the BF16 instructions, which multiply pairs of bf16 numbers. They round sums in another way than f32 multiply-adds,
+    /// so that a product of two bf16 factors has other last bits than the other sets give.
     Avx512Bf16,
 }
 

@@ -7,7 +7,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "Rust calls code that is compiled for more instructions than others only where somebody vouches for the processor"
+    reason = "a call of code that is compiled for BF16 instructions is unsafe: the caller must know that the processor has them"
 )]
 
 use crate::simd::{Simd as Set, simd};
