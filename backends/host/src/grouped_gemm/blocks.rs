@@ -2,7 +2,7 @@
 
 use super::decoded::{Decode, Decoded};
 use super::lanes::{ACROSS, DEPTH};
-use super::turned::{Raw, Rows, Taker, turns};
+use super::turned::{Raw, Rows, Taker};
 use super::{coded, coded_backward};
 use crate::permute::Segments;
 use crate::product::{Part, Run};
@@ -113,8 +113,8 @@ impl Decode for Blocks<'_> {
     }
 
     fn offsets(&self) -> Option<bool> {
-        let layout = self.format.layout();
-        turns(&layout).then(|| layout.scales.has_offsets())
+        // Blocks are turned where words lie in memory as their bytes do.
+        cfg!(target_endian = "little").then(|| self.format.layout().scales.has_offsets())
     }
 
     #[inline(always)]

@@ -27,12 +27,6 @@ const SQUARE: usize = 16;
 /// The words in a line of the processor's caches.
 const LINE: usize = 16;
 
-/// Whether blocks can be turned: the bits of neighbouring codes have to lie in neighbouring bytes, and words in memory as numbers.
-pub(super) fn turns(layout: &Layout) -> bool {
-    let in_bytes = |field: Field| field.run >= GROUP;
-    cfg!(target_endian = "little") && in_bytes(layout.low) && layout.high.is_none_or(in_bytes)
-}
-
 /// The bytes of a block of each column, as words in lanes. Vectors as wide as a line of the caches begin with one.
 #[repr(align(64))]
 pub(super) struct Raw {
@@ -95,13 +89,10 @@ impl Rows<'_> {
                         let form = (&LAYOUT, &TABLE);
                         self.turn_blocks::<S, T, K, { LAYOUT.bytes }>(vectors, form, raw, taker);
                     })*
-                    BlockFormat::Q5_0 | BlockFormat::Q5_1 => {
-                        unreachable!("blocks whose codes have neighbouring bits aren't turned")
-                    }
                 }
             };
         }
-        by_format!(Q8_0 Q4_0 Q4_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128 Nvfp4);
+        by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128 Nvfp4);
     }
 
     #[inline(always)]
@@ -176,7 +167,7 @@ fn turn_square<T: Transpose, const BYTES: usize>(
     }
     for (to, field) in [(LOW, Some(layout.low)), (HIGH, layout.high)] {
         let Some(field) = field else { continue };
-        for piece in 0..layout.values / field.per_byte() / GROUP {
+        for piece in 0..(layout.values / field.per_byte()).div_ceil(GROUP) {
             let to = &mut raw[(to + GROUP / CODES * piece) * ACROSS..];
             turn_bytes::<T, BYTES, 4>(transpose, blocks, field.at + GROUP * piece, to);
         }
@@ -292,9 +283,23 @@ impl<'a, S: Simd> Block<'a, S> {
     /// The bits of a field of four codes; those of the whole field are in the words from `from` on.
     #[inline(always)]
     fn field(self, from: usize, field: Field, [value, word]: [usize; 2]) -> S::u32s {
+        if field.run < GROUP {
+            return self.spread(from, value + CODES * word);
+        }
         let (byte, down) = field.place(value);
         let mask = (0xFF_u32 >> (8 - field.bits)) * 0x0101_0101;
         self.bits(from + (byte - field.at) / CODES + word, down, mask)
+    }
+
+    /// Neighbouring bits of four codes from code `code` of 32 on, each in a byte of its own.
+    #[inline(always)]
+    fn spread(self, word: usize, code: usize) -> S::u32s {
+        let simd = self.simd;
+        let four = self.bits(word, code as u32, 15);
+        let twice = simd.wrapping_dyn_shl_u32s(four, simd.splat_u32s(7));
+        let twice = simd.or_u32s(four, twice);
+        let all = simd.wrapping_dyn_shl_u32s(twice, simd.splat_u32s(14));
+        simd.and_u32s(simd.or_u32s(twice, all), simd.splat_u32s(0x0101_0101))
     }
 
     /// The code whose level is 0, plus 2^23.

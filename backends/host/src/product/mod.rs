@@ -2,10 +2,10 @@
 //!
 //! Both factors are packed into panels of up to 1024 inner values: 6 rows of the left factor, and two registers of columns of the right
 //! factor, in 64 KiB. A register tile is the product of two panels, so that each value read from memory serves many multiply-adds. Products
-//! with up to 8 rows read weights in place, without panels; `grouped_gemm` decodes codes for them a few at a time, those of most blocks in
-//! registers. Both ways sum over the inner dimension in order, with fused multiply-adds where the processor has them, as the kernels do, so
-//! that a row's result doesn't depend on other rows. Two factors in bf16 go both ways in [`pairs`] of inner values where the processor
-//! multiplies those, whatever the number of rows.
+//! with up to 8 rows read weights in place, without panels; `grouped_gemm` decodes codes for them a few at a time, in registers. Both ways
+//! sum over the inner dimension in order, with fused multiply-adds where the processor has them, as the kernels do, so that a row's result
+//! doesn't depend on other rows. Two factors in bf16 go both ways in [`pairs`] of inner values where the processor multiplies those, whatever
+//! the number of rows.
 
 mod factor;
 mod kernel;

@@ -97,8 +97,8 @@ fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(bits).collect()
 }
 
-/// Few rows decode blocks in registers or in a cache, many rows into panels; all give the bits of the product with what the blocks decode to. So
-/// do the gradients.
+/// Few rows decode blocks in registers, many rows into panels; all give the bits of the product with what the blocks decode to. So do the
+/// gradients.
 #[test]
 fn blocks_give_the_bits_of_decoded_weights() {
     held();
