@@ -1,8 +1,8 @@
 //! Products with weights in blocks of codes ([`moebius_ops::blocks`]).
 
 use super::decoded::{Decode, Decoded};
-use super::lanes::{ACROSS, DEPTH};
-use super::turned::{Raw, Rows, Taker};
+use super::lanes::{ACROSS, Few};
+use super::turned::{Raw, Rows};
 use super::{coded, coded_backward};
 use crate::permute::Segments;
 use crate::product::{Part, Run};
@@ -15,6 +15,9 @@ use std::ops::Range;
 
 /// The bytes of a word.
 const WORD: usize = 4;
+
+/// Weights that are decoded at once; a multiple of the values of every block.
+const DEPTH: usize = 256;
 
 /// Room for the bytes of the blocks with [`DEPTH`] weights of a row, of which the first and the last may have others, too.
 const ROOM: usize = 512;
@@ -112,18 +115,13 @@ impl Decode for Blocks<'_> {
         }
     }
 
-    fn offsets(&self) -> Option<bool> {
-        // Blocks are turned where words lie in memory as their bytes do.
-        cfg!(target_endian = "little").then(|| self.format.layout().scales.has_offsets())
-    }
-
     #[inline(always)]
-    fn lanes<S: Simd, T: Transpose, K: Taker>(
+    fn multiply<S: Simd, T: Transpose>(
         &self,
         vectors: (S, T),
         Part { inner, across }: &Part,
         raw: &mut Raw,
-        taker: &mut K,
+        few: &mut Few<'_>,
     ) {
         let rows = Rows {
             format: self.format,
@@ -131,6 +129,6 @@ impl Decode for Blocks<'_> {
             inner: inner.clone(),
             ahead: self.share(across.start + ACROSS, inner),
         };
-        rows.turn(vectors, raw, taker);
+        rows.multiply(vectors, raw, few);
     }
 }

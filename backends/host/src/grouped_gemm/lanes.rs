@@ -1,15 +1,14 @@
-//! Codes of neighbouring columns in lanes: a register has a word of four codes of each column, which become numbers in registers and are
-//! multiplied there.
+//! Words of neighbouring columns in lanes: a register has a word of each column, which becomes numbers in registers and is multiplied there by a
+//! few rows. All that is in lanes is multiplied before the next blocks are turned, so that the processor waits for these while it multiplies.
 
+use super::turned::{Block, Form, Raw, share};
 use crate::product::WIDEST;
+use crate::vector::Transpose;
 use moebius_ops::blocks::GROUP;
 use pulp::Simd;
 
 /// Columns whose codes are put in lanes together; a part of a product has at most [`WIDEST`].
 pub(super) const ACROSS: usize = 32;
-
-/// Inner values that are put in lanes together, so that all of it stays in a first-level cache; a multiple of the values of every block.
-pub(super) const DEPTH: usize = 256;
 
 /// The number of codes in a word.
 pub(super) const CODES: usize = 4;
@@ -17,101 +16,141 @@ pub(super) const CODES: usize = 4;
 /// 2^23 as an f32: a number below, in its lowest bits, is added to it.
 pub(super) const WHOLE: u32 = 0x4B00_0000;
 
-/// Weights in lanes: each is scale · (code − zero), or that plus an offset. Vectors as wide as a line of the caches begin with one.
-#[repr(align(64))]
-pub(super) struct Lanes {
-    /// Four codes without signs of neighbouring inner values, the first in the lowest byte.
-    pub(super) codes: [[u32; ACROSS]; DEPTH / CODES],
-    /// What is the same for each [`GROUP`] of inner values. Zeros have 2^23 added.
-    pub(super) zeros: [[f32; ACROSS]; DEPTH / GROUP],
-    pub(super) scales: [[f32; ACROSS]; DEPTH / GROUP],
-    pub(super) offsets: [[f32; ACROSS]; DEPTH / GROUP],
+/// How words in lanes become weights.
+pub(super) trait InLanes: Copy {
+    /// Adds the products of N rows and weights of V registers of columns, in the order of inner values. `left` begins with the rows' first inner
+    /// value that is in lanes, and may have others after the last.
+    fn add<S: Simd, T: Transpose, const N: usize, const V: usize>(
+        self,
+        vectors: (S, T),
+        blocks: [Block<'_, S>; V],
+        left: &[[f32; N]],
+        registers: &mut [[S::f32s; V]; N],
+    );
 }
 
-impl Default for Lanes {
-    fn default() -> Self {
-        Self {
-            codes: [[0; ACROSS]; DEPTH / CODES],
-            zeros: [[0.0; ACROSS]; DEPTH / GROUP],
-            scales: [[0.0; ACROSS]; DEPTH / GROUP],
-            offsets: [[0.0; ACROSS]; DEPTH / GROUP],
+/// A few rows times the columns whose words they take.
+pub(super) struct Few<'a> {
+    /// The number of rows: 1, 2, 4 or 8.
+    pub(super) rows: usize,
+    /// The inner values that are turned, those of all rows side by side.
+    pub(super) left: &'a [f32],
+    /// The sums of [`ACROSS`] columns, each row's [`WIDEST`] after those of the row before. Products are added in the order of inner values.
+    pub(super) sums: &'a mut [f32],
+}
+
+impl Few<'_> {
+    /// Multiplies by what is in lanes; its first inner value is value `at` of those that are turned.
+    #[inline(always)]
+    pub(super) fn take<S: Simd, T: Transpose, W: InLanes>(
+        &mut self,
+        vectors: (S, T),
+        weights: W,
+        raw: &Raw,
+        at: usize,
+    ) {
+        match self.rows {
+            1 => self.take_rows::<S, T, W, 1>(vectors, weights, raw, at),
+            2 => self.take_rows::<S, T, W, 2>(vectors, weights, raw, at),
+            4 => self.take_rows::<S, T, W, 4>(vectors, weights, raw, at),
+            _ => self.take_rows::<S, T, W, 8>(vectors, weights, raw, at),
         }
     }
-}
 
-impl Lanes {
-    /// Adds the products of N rows \[inner\]\[N\] and the weights to the sums from `at` on, in the order of inner values. `OFFSETS` says whether weights
-    /// have offsets: to add 0 would lose the sign of a zero, and take as long as a product.
+    /// Does what [`Few::take`] does for N rows.
     #[inline(always)]
-    pub(super) fn multiply<S: Simd, const N: usize, const OFFSETS: bool>(
-        &self,
-        simd: S,
-        left: &[[f32; N]],
-        sums: (&mut [[f32; WIDEST]; N], usize),
+    fn take_rows<S: Simd, T: Transpose, W: InLanes, const N: usize>(
+        &mut self,
+        vectors: (S, T),
+        weights: W,
+        raw: &Raw,
+        at: usize,
     ) {
+        let left = &self.left.as_chunks::<N>().0[at..];
         // Several registers of columns at a time hide how long a sum waits for the one before, if there are registers for them.
         match const { (S::F32_LANES, N) } {
-            (16.., _) | (8, ..=4) => self.columns::<S, N, 2, OFFSETS>(simd, left, sums),
-            (8, _) => self.columns::<S, N, 1, OFFSETS>(simd, left, sums),
-            (4, ..=4) => self.columns::<S, N, 4, OFFSETS>(simd, left, sums),
-            (4, _) => self.columns::<S, N, 2, OFFSETS>(simd, left, sums),
-            _ => self.columns::<S, N, 8, OFFSETS>(simd, left, sums),
+            (16.., _) | (8, 2..=4) => self.columns::<S, T, W, N, 2>(vectors, weights, raw, left),
+            (8, 5..) => self.columns::<S, T, W, N, 1>(vectors, weights, raw, left),
+            (4.., 1) | (4, ..=4) => self.columns::<S, T, W, N, 4>(vectors, weights, raw, left),
+            (4, _) => self.columns::<S, T, W, N, 2>(vectors, weights, raw, left),
+            _ => self.columns::<S, T, W, N, 8>(vectors, weights, raw, left),
         }
     }
 
-    /// Does what [`Lanes::multiply`] does, with V registers of columns at a time.
+    /// Does what [`Few::take`] does for N rows, with V registers of columns at a time.
     #[inline(always)]
-    fn columns<S: Simd, const N: usize, const V: usize, const OFFSETS: bool>(
-        &self,
-        simd: S,
+    fn columns<S: Simd, T: Transpose, W: InLanes, const N: usize, const V: usize>(
+        &mut self,
+        vectors: (S, T),
+        weights: W,
+        raw: &Raw,
         left: &[[f32; N]],
-        (sums, at): (&mut [[f32; WIDEST]; N], usize),
     ) {
-        let columns = V * S::F32_LANES;
-        for first in (0..ACROSS).step_by(columns) {
+        let (simd, columns) = (vectors.0, V * S::F32_LANES);
+        for some in 0..ACROSS / columns {
+            let mut blocks = [Block::of(simd, raw, V * some); V];
+            for (v, block) in blocks.iter_mut().enumerate() {
+                *block = Block::of(simd, raw, V * some + v);
+            }
             let mut registers = [[simd.splat_f32s(0.0); V]; N];
-            for (registers, sums) in registers.iter_mut().zip(&*sums) {
-                registers.copy_from_slice(S::as_simd_f32s(&sums[at + first..][..columns]).0);
+            for (row, registers) in registers.iter_mut().enumerate() {
+                let sums = &self.sums[WIDEST * row + columns * some..][..columns];
+                registers.copy_from_slice(S::as_simd_f32s(sums).0);
             }
-            for (group, left) in left.as_chunks::<GROUP>().0.iter().enumerate() {
-                self.group::<S, N, V, OFFSETS>(simd, [group, first], left, &mut registers);
-            }
-            for (registers, sums) in registers.iter().zip(&mut *sums) {
-                let sums = S::as_mut_simd_f32s(&mut sums[at + first..][..columns]).0;
-                sums.copy_from_slice(registers);
+            weights.add(vectors, blocks, left, &mut registers);
+            for (row, registers) in registers.iter().enumerate() {
+                let sums = &mut self.sums[WIDEST * row + columns * some..][..columns];
+                S::as_mut_simd_f32s(sums).0.copy_from_slice(registers);
             }
         }
     }
+}
 
-    /// Makes one multiply-add for every row and column at each inner value of a group, in order.
+/// A block of codes of each column.
+impl InLanes for Form<'_> {
     #[inline(always)]
-    fn group<S: Simd, const N: usize, const V: usize, const OFFSETS: bool>(
-        &self,
-        simd: S,
-        [group, first]: [usize; 2],
-        left: &[[f32; N]; GROUP],
+    fn add<S: Simd, T: Transpose, const N: usize, const V: usize>(
+        self,
+        (simd, transpose): (S, T),
+        blocks: [Block<'_, S>; V],
+        left: &[[f32; N]],
         registers: &mut [[S::f32s; V]; N],
     ) {
-        let zero = &S::as_simd_f32s(&self.zeros[group][first..]).0[..V];
-        let scale = &S::as_simd_f32s(&self.scales[group][first..]).0[..V];
-        let offset = &S::as_simd_f32s(&self.offsets[group][first..]).0[..V];
-        let offset = OFFSETS.then_some(offset);
-        let words = &self.codes[GROUP / CODES * group..][..GROUP / CODES];
-        for (words, left) in words.iter().zip(left.as_chunks::<CODES>().0) {
-            let words = &S::as_simd_u32s(&words[first..]).0[..V];
-            add_word(simd, words, [zero, scale], offset, left, registers);
+        let (layout, share) = (self.0, share(self.0));
+        let left = &left[..layout.values];
+        let none = simd.splat_f32s(0.0);
+        let mut zeros = [none; V];
+        for (zero, block) in zeros.iter_mut().zip(&blocks) {
+            *zero = block.zero(layout.levels);
+        }
+        for first in (0..layout.values).step_by(share) {
+            let (mut scales, mut offsets) = ([none; V], [none; V]);
+            for v in 0..V {
+                [scales[v], offsets[v]] = blocks[v].scale(layout.scales, first);
+            }
+            let offsets = layout.scales.has_offsets().then_some(&offsets);
+            for value in (first..first + share).step_by(GROUP) {
+                let left = left[value..][..GROUP].as_chunks::<CODES>().0;
+                for (word, left) in left.iter().enumerate() {
+                    let mut words = [simd.splat_u32s(0); V];
+                    for (word_of, block) in words.iter_mut().zip(&blocks) {
+                        *word_of = block.codes(transpose, self, [value, word]);
+                    }
+                    add_word(simd, &words, [&zeros, &scales], offsets, left, registers);
+                }
+            }
         }
     }
 }
 
 /// Makes one multiply-add for every row and column at each of four inner values, in order. V registers of columns have words of their codes, zeros
-/// with 2^23 added, scales, and offsets if weights have such.
+/// with 2^23 added, scales, and offsets if weights have such: to add 0 would lose the sign of a zero, and take as long as a product.
 #[inline(always)]
-pub(super) fn add_word<S: Simd, const N: usize, const V: usize>(
+fn add_word<S: Simd, const N: usize, const V: usize>(
     simd: S,
-    words: &[S::u32s],
-    [zero, scale]: [&[S::f32s]; 2],
-    offset: Option<&[S::f32s]>,
+    words: &[S::u32s; V],
+    [zeros, scales]: [&[S::f32s; V]; 2],
+    offsets: Option<&[S::f32s; V]>,
     left: &[[f32; N]; CODES],
     registers: &mut [[S::f32s; V]; N],
 ) {
@@ -121,15 +160,26 @@ pub(super) fn add_word<S: Simd, const N: usize, const V: usize>(
             let code = simd.wrapping_dyn_shr_u32s(words[v], down);
             let code = simd.and_u32s(code, simd.splat_u32s(0xFF));
             let code = simd.or_u32s(code, simd.splat_u32s(WHOLE));
-            let level = simd.sub_f32s(simd.transmute_f32s_u32s(code), zero[v]);
-            let mut value = simd.mul_f32s(scale[v], level);
-            if let Some(offset) = offset {
-                value = simd.add_f32s(value, offset[v]);
+            let level = simd.sub_f32s(simd.transmute_f32s_u32s(code), zeros[v]);
+            let mut value = simd.mul_f32s(scales[v], level);
+            if let Some(offsets) = offsets {
+                value = simd.add_f32s(value, offsets[v]);
             }
-            for (registers, left) in registers.iter_mut().zip(left) {
-                let left = simd.splat_f32s(*left);
-                registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
-            }
+            add_value(simd, (v, value), left, registers);
         }
+    }
+}
+
+/// Makes one multiply-add for every row with the weights of register `v` of columns at one inner value.
+#[inline(always)]
+pub(super) fn add_value<S: Simd, const N: usize, const V: usize>(
+    simd: S,
+    (v, value): (usize, S::f32s),
+    left: &[f32; N],
+    registers: &mut [[S::f32s; V]; N],
+) {
+    for (registers, left) in registers.iter_mut().zip(left) {
+        let left = simd.splat_f32s(*left);
+        registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
     }
 }

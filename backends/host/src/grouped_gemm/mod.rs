@@ -4,7 +4,6 @@ pub mod blocks;
 mod decoded;
 pub mod fp8;
 mod lanes;
-mod one_row;
 mod sparse24;
 mod turned;
 

@@ -1,7 +1,7 @@
 //! Blocks of codes of neighbouring columns, turned into lanes: 16 bytes of sixteen blocks at a time become words in lanes, and these codes and
-//! scales in whole registers, which are kept ([`Lanes`]) or multiplied.
+//! scales in whole registers, which are multiplied.
 
-use super::lanes::{ACROSS, CODES, Lanes, WHOLE};
+use super::lanes::{ACROSS, CODES, Few, WHOLE};
 use crate::product::prefetch;
 use crate::vector::Transpose;
 use moebius_ops::blocks::{BlockFormat, Field, GROUP, Layout, Levels, Scales};
@@ -13,8 +13,8 @@ use std::ops::Range;
 const HEAD: usize = 0;
 /// Where those of 16 bytes are that end with what all scales of [`Scales::EightBits`] are multiplied by.
 const ALL: usize = 4;
-/// Where those with the low bits of codes are, of at most 128 bytes.
-const LOW: usize = 8;
+/// Where those with the low bits of codes are, or with weights in f32, of at most 128 bytes.
+pub(super) const LOW: usize = 8;
 /// Where those with the high bits are, of at most 64 bytes.
 const HIGH: usize = 40;
 
@@ -22,7 +22,7 @@ const HIGH: usize = 40;
 const RAW: usize = 56;
 
 /// Columns whose bytes are turned together.
-const SQUARE: usize = 16;
+pub(super) const SQUARE: usize = 16;
 
 /// The words in a line of the processor's caches.
 const LINE: usize = 16;
@@ -30,7 +30,7 @@ const LINE: usize = 16;
 /// The bytes of a block of each column, as words in lanes. Vectors as wide as a line of the caches begin with one.
 #[repr(align(64))]
 pub(super) struct Raw {
-    words: [[u32; ACROSS]; RAW],
+    pub(super) words: [[u32; ACROSS]; RAW],
     /// The word before the blocks of each row.
     of_rows: [u32; ACROSS],
 }
@@ -47,18 +47,6 @@ impl Default for Raw {
 /// How the blocks of a format lie in memory, and its table of levels.
 pub(super) type Form<'a> = (&'a Layout, &'a [u32; 16]);
 
-/// What takes blocks as soon as they are turned.
-pub(super) trait Taker {
-    /// Takes a block of each column; its first value is inner value `at` of those that are turned.
-    fn take<S: Simd, T: Transpose>(
-        &mut self,
-        vectors: (S, T),
-        form: Form<'_>,
-        raw: &Raw,
-        at: usize,
-    );
-}
-
 /// Rows of weights in blocks, each a column of a product.
 pub(super) struct Rows<'a> {
     pub(super) format: BlockFormat,
@@ -71,13 +59,13 @@ pub(super) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Turns the blocks of all rows, one of each row at a time, in words whose values are arbitrary at first.
+    /// Turns the blocks of all rows, one of each row at a time, in words whose values are arbitrary at first, and multiplies them.
     #[inline(always)]
-    pub(super) fn turn<S: Simd, T: Transpose, K: Taker>(
+    pub(super) fn multiply<S: Simd, T: Transpose>(
         &self,
         vectors: (S, T),
         raw: &mut Raw,
-        taker: &mut K,
+        few: &mut Few<'_>,
     ) {
         macro_rules! by_format {
             ($($format:ident)*) => {
@@ -87,7 +75,7 @@ impl Rows<'_> {
                         const LAYOUT: Layout = BlockFormat::$format.layout();
                         const TABLE: [u32; 16] = table(LAYOUT.levels);
                         let form = (&LAYOUT, &TABLE);
-                        self.turn_blocks::<S, T, K, { LAYOUT.bytes }>(vectors, form, raw, taker);
+                        self.multiply_blocks::<S, T, { LAYOUT.bytes }>(vectors, form, raw, few);
                     })*
                 }
             };
@@ -96,12 +84,12 @@ impl Rows<'_> {
     }
 
     #[inline(always)]
-    fn turn_blocks<S: Simd, T: Transpose, K: Taker, const BYTES: usize>(
+    fn multiply_blocks<S: Simd, T: Transpose, const BYTES: usize>(
         &self,
         vectors: (S, T),
         form: Form<'_>,
         raw: &mut Raw,
-        taker: &mut K,
+        few: &mut Few<'_>,
     ) {
         let layout = form.0;
         let blocks = self.inner.start / layout.values..self.inner.end / layout.values;
@@ -124,7 +112,7 @@ impl Rows<'_> {
                 let words = &mut raw.words.as_flattened_mut()[SQUARE * square..];
                 turn_square(vectors.1, layout, &blocks, words);
             }
-            taker.take(vectors, form, raw, block * layout.values);
+            few.take(vectors, form, raw, block * layout.values);
         }
     }
 }
@@ -176,7 +164,7 @@ fn turn_square<T: Transpose, const BYTES: usize>(
 
 /// Turns 16 bytes of each block, from byte `at` on, into the first W of their four words.
 #[inline(always)]
-fn turn_bytes<T: Transpose, const BYTES: usize, const W: usize>(
+pub(super) fn turn_bytes<T: Transpose, const BYTES: usize, const W: usize>(
     transpose: T,
     blocks: &[&[u8; BYTES]; SQUARE],
     at: usize,
@@ -199,40 +187,6 @@ pub(super) fn share(layout: &Layout) -> usize {
     }
 }
 
-impl Taker for Lanes {
-    /// Keeps codes and scales.
-    #[inline(always)]
-    fn take<S: Simd, T: Transpose>(
-        &mut self,
-        vectors: (S, T),
-        form: Form<'_>,
-        raw: &Raw,
-        at: usize,
-    ) {
-        let (layout, share) = (form.0, share(form.0));
-        for v in 0..ACROSS / S::U32_LANES {
-            let block = Block::of(vectors.0, raw, v);
-            let zero = block.zero(layout.levels);
-            for first in (0..layout.values).step_by(share) {
-                let [scale, offset] = block.scale(layout.scales, first);
-                for value in (first..first + share).step_by(GROUP) {
-                    let group = (at + value) / GROUP;
-                    S::as_mut_simd_f32s(&mut self.zeros[group]).0[v] = zero;
-                    S::as_mut_simd_f32s(&mut self.scales[group]).0[v] = scale;
-                    if layout.scales.has_offsets() {
-                        S::as_mut_simd_f32s(&mut self.offsets[group]).0[v] = offset;
-                    }
-                    let words = &mut self.codes[GROUP / CODES * group..][..GROUP / CODES];
-                    for (word, to) in words.iter_mut().enumerate() {
-                        let codes = block.codes(vectors.1, form, [value, word]);
-                        S::as_mut_simd_u32s(to).0[v] = codes;
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// A register's columns of a block in raw words.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a, S> {
@@ -251,7 +205,7 @@ impl<'a, S: Simd> Block<'a, S> {
 
     /// Some bits of a raw word, moved down.
     #[inline(always)]
-    fn bits(self, word: usize, down: u32, mask: u32) -> S::u32s {
+    pub(super) fn bits(self, word: usize, down: u32, mask: u32) -> S::u32s {
         let simd = self.simd;
         let word = S::as_simd_u32s(&self.raw.words[word]).0[self.v];
         let moved = simd.wrapping_dyn_shr_u32s(word, simd.splat_u32s(down));

@@ -208,13 +208,15 @@ fn a_row_is_the_same_alone_and_among_others() {
     }
 }
 
-/// The blocks of inner values, the rows that are put together, and the words of places end inside the products.
+/// The inner values and the rows that are put together, and the words of places, end inside the products.
 #[test]
 fn sparse_weights_give_the_bits_of_the_masked_ones() {
     held();
     for [rows, inner, columns] in [
         [1, 4, 1],
         [1, 1300, 70],
+        [2, 132, 33],
+        [3, 260, 40],
         [7, 260, 33],
         [8, 36, 17],
         [70, 1300, 70],
@@ -222,11 +224,9 @@ fn sparse_weights_give_the_bits_of_the_masked_ones() {
         let thirds =
             |count, seed| -> Vec<f32> { numbers(count, seed).iter().map(|x| x / 3.0).collect() };
         let (x, dy) = (thirds(rows * inner, 1), thirds(rows * columns, 2));
-        let w: Vec<f16> = thirds(columns * inner, 3)
-            .iter()
-            .map(|x| f16::from_f32(*x))
-            .collect();
-        let w: Vec<f32> = w.iter().map(|x| x.to_f32()).collect();
+        // All types hold these.
+        let rounded = |x: &f32| bf16::from_f32(*x).to_f32();
+        let w: Vec<f32> = thirds(columns * inner, 3).iter().map(rounded).collect();
         let packed = sparse24::pack(&w, &sparse24::largest(&w).unwrap(), inner).unwrap();
         let dense = sparse24::decoded(&packed.kept, &packed.places, inner);
         let places: Vec<i32> = packed.places.iter().map(|word| *word as i32).collect();
@@ -234,7 +234,12 @@ fn sparse_weights_give_the_bits_of_the_masked_ones() {
         let want = along(&x, Values::F32(&dense), &bias, [rows, inner, columns]);
         let back = across(&dy, Values::F32(&dense), [rows, columns, inner]);
         let halves: Vec<f16> = packed.kept.iter().map(|x| f16::from_f32(*x)).collect();
-        for values in [Values::F32(&packed.kept), Values::F16(&halves)] {
+        let brains: Vec<bf16> = packed.kept.iter().map(|x| bf16::from_f32(*x)).collect();
+        for values in [
+            Values::F32(&packed.kept),
+            Values::F16(&halves),
+            Values::Bf16(&brains),
+        ] {
             let kept = Matrices {
                 values,
                 rows: columns,
