@@ -6,7 +6,7 @@ pub use backward::{Gradients, WeightGradients};
 
 use crate::expert_activation::HiddenActivation;
 use crate::permute::{Segments, combined, padded};
-use crate::product::{Factor, Lines, Product, Run, Spread, pairs_are_used, pieces};
+use crate::product::{Factor, Lines, Product, Right, Run, Spread, pieces};
 use crate::spare::Spare;
 use crate::values::{Matrices, Values};
 use backward::Backward;
@@ -186,7 +186,9 @@ impl Forward<'_> {
         let mut hidden = Spare::new(rows.len() * inner);
         HiddenActivation::of(self.problem).activate(pre.as_deref().unwrap_or(kept), &mut hidden);
         let right = Factor::stacked(self.experts.w_out, expert, Run::Along);
-        let rounded = self.rounds_hidden().then(|| rounded(&hidden));
+        // Kernels round the hidden values of a layer of bf16, too.
+        let in_pairs = matches!(self.x.values, Values::Bf16(_)) && right.pairs().is_some();
+        let rounded = in_pairs.then(|| rounded(&hidden));
         let left = match &rounded {
             Some(rounded) => Factor::rows(Matrices {
                 values: Values::Bf16(rounded),
@@ -200,14 +202,6 @@ impl Forward<'_> {
             ..Product::new(left, right, [rows.len(), inner, columns])
         };
         product.of_rows(0..rows.len(), y, spread);
-    }
-
-    /// Whether the second product reads the hidden values as bf16, to which kernels round them in such a layer, too: in a layer of bf16
-    /// whose second product is then one of pairs.
-    fn rounds_hidden(&self) -> bool {
-        let mut both = [self.x, self.experts.w_out].into_iter();
-        let narrow = both.all(|of| matches!(of.values, Values::Bf16(_)));
-        narrow && self.problem.inter.is_multiple_of(2) && pairs_are_used()
     }
 }
 

@@ -272,12 +272,12 @@ impl<'a, R> Product<'a, R> {
 }
 
 impl<R: Right> Product<'_, R> {
-    /// The product over half as many inner values, which are pairs, if both factors can be [read so](Factor::in_pairs). The number of rows
-    /// has no say, so that a row's result doesn't depend on other rows.
-    pub(crate) fn in_pairs(&self) -> Option<Product<'_>> {
+    /// The product over half as many inner values, which are pairs, if both factors can be [read so](Factor::in_pairs) and this process multiplies
+    /// pairs. The number of rows has no say, so that a row's result doesn't depend on other rows.
+    pub(super) fn in_pairs(&self) -> Option<Product<'_>> {
         Some(Product {
             left: self.left.in_pairs()?,
-            right: self.right.in_pairs()?,
+            right: self.right.pairs()?,
             rows: self.rows,
             inner: self.inner / 2,
             columns: self.columns,

@@ -15,7 +15,6 @@ mod right;
 
 pub(crate) use factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
 pub(crate) use kernel::{Product, Task};
-pub(crate) use pairs::are_used as pairs_are_used;
 pub(crate) use prefetch::prefetch;
 pub(crate) use right::Right;
 
@@ -156,7 +155,7 @@ impl<R: Right> Product<'_, R> {
 
     fn run(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]) {
         let step = columns.len();
-        if let Some(pairs) = self.in_pairs().filter(|_| pairs::are_used()) {
+        if let Some(pairs) = self.in_pairs() {
             return pairs::dispatch(Task {
                 product: &pairs,
                 rows,

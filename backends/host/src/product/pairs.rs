@@ -14,7 +14,7 @@ use crate::simd::{Simd as Set, simd};
 use crate::vector::Kernel;
 
 /// Whether this process multiplies pairs.
-pub(crate) fn are_used() -> bool {
+pub(super) fn are_used() -> bool {
     simd() == Set::Avx512Bf16
 }
 

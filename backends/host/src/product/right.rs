@@ -2,6 +2,7 @@
 //! by square in registers.
 
 use super::factor::{Factor, Items, Lines, Part, Run, Scratch, WIDEST};
+use super::pairs::are_used;
 use super::prefetch::prefetch;
 use crate::values::{Stored, Values};
 use crate::vector::Transpose;
@@ -9,8 +10,8 @@ use pulp::Simd;
 
 /// A right factor, which can be packed, or multiplied in place.
 pub(crate) trait Right: Sync {
-    /// What [`Factor::in_pairs`] returns; `None` for what isn't stored as numbers.
-    fn in_pairs(&self) -> Option<Factor<'_>> {
+    /// The factor [in pairs](Factor::in_pairs) if this process multiplies them; `None` for what isn't stored as numbers.
+    fn pairs(&self) -> Option<Factor<'_>> {
         None
     }
 
@@ -46,8 +47,8 @@ pub(crate) trait Right: Sync {
 }
 
 impl Right for Factor<'_> {
-    fn in_pairs(&self) -> Option<Factor<'_>> {
-        Factor::in_pairs(self)
+    fn pairs(&self) -> Option<Factor<'_>> {
+        self.in_pairs().filter(|_| are_used())
     }
 
     fn unit(&self) -> usize {

@@ -84,19 +84,20 @@ impl WithSimd for Emulation<'_, '_> {
 fn emulated(x: &[bf16], w: &[bf16], bias: &[f32], sizes: [usize; 3]) -> Vec<f32> {
     let [rows, inner, columns] = sizes;
     let [left, right] = [(x, rows), (w, columns)].map(|(values, rows)| {
-        Factor::rows(values::Matrices {
+        let factor = Factor::rows(values::Matrices {
             values: values::Values::Bf16(values),
             rows,
             columns: inner,
-        })
+        });
+        factor.in_pairs().unwrap()
     });
     let product = Product {
         bias: Some(bias),
-        ..Product::new(left, right, sizes)
+        ..Product::new(left, right, [rows, inner / 2, columns])
     };
     let mut to = vec![0.0; rows * columns];
     vectorized(Emulation(Task {
-        product: &product.in_pairs().unwrap(),
+        product: &product,
         rows: 0..rows,
         columns: 0..columns,
         to: &mut to,
