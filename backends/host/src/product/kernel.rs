@@ -61,7 +61,7 @@ impl<R: Right> Task<'_, '_, R> {
         let left = room(left, rows * deepest + SLACK);
         let right = room(right, WIDEST * deepest + SLACK);
         let mut of_columns = [0.0; WIDEST];
-        let to = self.to;
+        let (to, step) = (self.to, self.columns.len());
         for first in (0..inner).step_by(deepest) {
             let block = first..(first + deepest).min(inner);
             let part = Part {
@@ -90,7 +90,7 @@ impl<R: Right> Task<'_, '_, R> {
                         new: block.start == 0,
                         bias,
                     };
-                    let place = (&mut to[column - self.columns.start..], self.step, len);
+                    let place = (&mut to[column - self.columns.start..], step, len);
                     multiply_rows(vectors, self.rows.len(), (&*left, right), place, ends);
                 }
             }
@@ -228,7 +228,7 @@ fn few_rows<S: Simd, T: Transpose, R: Right, const N: usize>(
                 task.product.right.multiply(vectors, &part, left, sums);
             }
         }
-        let rows = task.to[first - task.columns.start..].chunks_mut(task.step);
+        let rows = task.to[first - task.columns.start..].chunks_mut(task.columns.len());
         for (to, sums) in rows.zip(&sums).take(task.rows.len()) {
             let to = &mut to[..across.len()];
             to.copy_from_slice(&sums[..across.len()]);
@@ -307,7 +307,6 @@ pub(crate) struct Task<'a, 'b, R> {
     pub(crate) product: &'b Product<'a, R>,
     pub(crate) rows: Range<usize>,
     pub(crate) columns: Range<usize>,
+    /// Their values, row by row.
     pub(crate) to: &'b mut [f32],
-    /// The distance from one row of `to` to the next.
-    pub(crate) step: usize,
 }

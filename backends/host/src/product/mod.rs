@@ -154,14 +154,12 @@ impl<R: Right> Product<'_, R> {
     }
 
     fn run(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]) {
-        let step = columns.len();
         if let Some(pairs) = self.in_pairs() {
             return pairs::dispatch(Task {
                 product: &pairs,
                 rows,
                 columns,
                 to,
-                step,
             });
         }
         dispatch(Task {
@@ -169,7 +167,6 @@ impl<R: Right> Product<'_, R> {
             rows,
             columns,
             to,
-            step,
         });
     }
 

@@ -101,7 +101,6 @@ fn emulated(x: &[bf16], w: &[bf16], bias: &[f32], sizes: [usize; 3]) -> Vec<f32>
         rows: 0..rows,
         columns: 0..columns,
         to: &mut to,
-        step: columns,
     }));
     to
 }
