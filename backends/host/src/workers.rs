@@ -1,6 +1,10 @@
 //! The threads that share the work of an operation.
 
+use rayon::Yield;
 use rayon::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// The least number of multiply-adds of an operation for which waking other threads pays off. It is low because a product with one row is
 /// bound by reading weights, so that each multiply-add takes longer.
@@ -19,12 +23,55 @@ pub(crate) fn least_work() -> usize {
 /// enough multiply-adds to be shared.
 ///
 /// A thread outside of the workers that calls an operation wakes all of them and sleeps until they are done, which takes longer than a
-/// small product. A call from inside wakes only the others. This pays around many operations in a row.
+/// small product. A call from inside wakes only the others, which stay awake until `f` is done. This pays around many operations in a row.
 pub fn on_workers<R: Send>(multiply_adds: usize, f: impl FnOnce() -> R + Send) -> R {
     if multiply_adds >= LEAST_WORK && rayon::current_num_threads() > 1 {
-        return rayon::scope(|_| f());
+        return rayon::scope(|_| {
+            let _awake = Awake::new();
+            f()
+        });
     }
     f()
+}
+
+/// Keeps the other workers awake until it is dropped.
+struct Awake(Arc<AtomicBool>);
+
+impl Awake {
+    fn new() -> Self {
+        let (over, own) = (
+            Arc::new(AtomicBool::new(false)),
+            rayon::current_thread_index(),
+        );
+        let of_workers = over.clone();
+        // A worker that is busy until this is over finds that out when it comes to it; nobody waits for it.
+        rayon::spawn_broadcast(move |worker| {
+            if Some(worker.index()) != own {
+                look_for_work(&of_workers);
+            }
+        });
+        Self(over)
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Does the work of other workers until `over`, or until there was none for a while. A worker that Rayon finds no work for falls asleep after some
+/// 20 µs, less than passes between two products of a small model; to wake it takes as long as a small product.
+fn look_for_work(over: &AtomicBool) {
+    const LONGEST: Duration = Duration::from_millis(1);
+    let mut last = Instant::now();
+    while !over.load(Ordering::Relaxed) {
+        match rayon::yield_now() {
+            Some(Yield::Executed) => last = Instant::now(),
+            _ if last.elapsed() > LONGEST => return,
+            _ => std::thread::yield_now(),
+        }
+    }
 }
 
 /// Calls `f` for every row of `values` with its number, on as many threads as pay off.
