@@ -2,11 +2,12 @@
 
 use std::io;
 use std::sync::Mutex;
+use std::thread;
 
 use moebius_weights::gguf::GgufFile;
 use moebius_weights::{Dtype, ReadAt, Reader, WeightsError};
 
-use crate::files::{bytes, f32s, file};
+use crate::files::{bytes, f32s, file, write};
 
 /// A source of bytes that records its reads, and fails to read past `broken_from`.
 #[derive(Debug)]
@@ -89,4 +90,29 @@ fn a_gguf_file_that_can_not_be_read_is_an_error() {
     assert!(matches!(error, WeightsError::Read(_)), "{error}");
     let short = GgufFile::from_source("short.gguf", Box::new(b"GGU".to_vec()));
     assert!(matches!(short, Err(WeightsError::Gguf(_))));
+}
+
+/// Several threads read a file, each where it wants to, and share what is long.
+#[test]
+fn threads_read_one_file_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = (5 << 20) + 123;
+    let all: Vec<u8> = (0..count).map(|at| (at * 31 >> 7) as u8).collect();
+    let stored = file(&[("a", Dtype::U8, vec![count], all.clone())]);
+    write(folder.path(), "model.safetensors", stored);
+    let reader = Reader::open(folder.path()).unwrap();
+    assert!(reader.read("a").unwrap() == all);
+    thread::scope(|scope| {
+        for part in all.chunks(700_001).enumerate() {
+            let reader = &reader;
+            scope.spawn(move || {
+                let (number, want) = part;
+                let mut got = vec![0; want.len()];
+                let at = number as u64 * 700_001;
+                reader.read_part("a", at, &mut got).unwrap();
+                assert!(got == want, "from {at} on");
+            });
+        }
+    });
+    assert_eq!(reader.bytes_read(), 2 * count as u64);
 }
