@@ -51,6 +51,7 @@ mod reader;
 mod scales;
 mod source;
 mod threads;
+mod values;
 mod writer;
 
 pub use convert::{

@@ -5,12 +5,16 @@ use std::ops::Range;
 use moebius_ops::blocks::BlockFormat;
 use safetensors::Dtype;
 
-use super::integers::{AWQ_ORDER, IntegerWeight, Layout, words_of};
+use super::integers::{AWQ_ORDER, IntegerWeight, Layout, Zeros};
 use super::part::ReadParts;
 use crate::error::WeightsError;
+use crate::threads::on_threads;
 
 /// Codes of which two share a byte.
 pub(super) const PAIRS: usize = 32;
+
+/// Rows of blocks that a thread makes at a time, of which a cache holds one block each.
+const ROWS: usize = 256;
 
 /// Formats of integers, the one with the fewest scales first.
 const FORMATS: [BlockFormat; 3] = [
@@ -37,7 +41,7 @@ pub(super) fn format_of(weight: &IntegerWeight, in_order: bool) -> Option<BlockF
     FORMATS.into_iter().find(inside).filter(|_| fits)
 }
 
-/// Fills `out` with the blocks of rows of a weight that has this format.
+/// Fills `out` with the blocks of rows of a weight that has this format. Threads share the rows.
 ///
 /// # Errors
 /// [`WeightsError::WrongTensor`] for groups that aren't neighboring columns, and the errors of reading.
@@ -49,31 +53,72 @@ pub(super) fn read(
     out: &mut [u8],
 ) -> Result<(), WeightsError> {
     check_order(weight, read)?;
-    let (layout, row_bytes) = (format.layout(), format.row_bytes(weight.shape[1]));
-    let (words, scales) = (
-        words_of(&read.bytes(&weight.codes)?),
-        read.floats(&weight.scales)?,
-    );
-    let zeros = weight.stored_zeros(read)?;
-    let mut codes = vec![[0; PAIRS]; layout.values / PAIRS];
-    // Neighboring rows of a column have their codes side by side in GPTQ and AWQ.
-    for block in 0..weight.shape[1] / layout.values {
-        let column = block * layout.values;
-        let group = column / weight.width;
-        let of_rows = out.chunks_exact_mut(row_bytes.max(1));
-        for (row, out) in rows.clone().zip(of_rows) {
-            let out = &mut out[block * layout.bytes..][..layout.bytes];
-            let scale = scales[weight.place(scales.len(), row, group)];
-            out[..layout.low.at].copy_from_slice(&scale.to_le_bytes()[1..]);
-            // F16 and BF16 leave these four bits of f32 empty.
-            out[0] |= weight.zero_of(&zeros, row, group) as u8;
-            for (from, codes) in (column..).step_by(PAIRS).zip(&mut codes) {
-                *codes = codes_of(weight, &words, row, from);
+    let stored = Stored {
+        weight,
+        format,
+        codes: read.bytes(&weight.codes)?,
+        scales: read.floats(&weight.scales)?,
+        zeros: weight.stored_zeros(read)?,
+    };
+    let each = ROWS * format.row_bytes(weight.shape[1]).max(1);
+    let tasks = rows.step_by(ROWS).zip(out.chunks_mut(each));
+    on_threads(tasks.collect(), |(first, out)| {
+        stored.blocks(first, out);
+        Ok(())
+    })
+}
+
+/// A weight with what its tensors hold.
+struct Stored<'a> {
+    weight: &'a IntegerWeight,
+    format: BlockFormat,
+    /// Little-endian words.
+    codes: Vec<u8>,
+    scales: Vec<f32>,
+    zeros: Zeros,
+}
+
+impl Stored<'_> {
+    /// Fills `out` with the blocks of rows from row `first` on.
+    fn blocks(&self, first: usize, out: &mut [u8]) {
+        let (weight, layout) = (self.weight, self.format.layout());
+        let row_bytes = self.format.row_bytes(weight.shape[1]);
+        let mut codes = vec![[0; PAIRS]; layout.values / PAIRS];
+        // Neighboring rows of a column have their codes side by side in GPTQ and AWQ.
+        for block in 0..weight.shape[1] / layout.values {
+            let column = block * layout.values;
+            let group = column / weight.width;
+            let of_rows = out.chunks_exact_mut(row_bytes.max(1));
+            for (row, out) in (first..).zip(of_rows) {
+                let out = &mut out[block * layout.bytes..][..layout.bytes];
+                let scale = self.scales[weight.place(self.scales.len(), row, group)];
+                out[..layout.low.at].copy_from_slice(&scale.to_le_bytes()[1..]);
+                // F16 and BF16 leave these four bits of f32 empty.
+                out[0] |= weight.zero_of(&self.zeros, row, group) as u8;
+                for (from, codes) in (column..).step_by(PAIRS).zip(&mut codes) {
+                    *codes = self.codes_of(row, from);
+                }
+                layout.put(codes.as_flattened(), out);
             }
-            layout.put(codes.as_flattened(), out);
         }
     }
-    Ok(())
+
+    /// The codes of a row from a column on, a multiple of [`PAIRS`].
+    fn codes_of(&self, row: usize, column: usize) -> [u8; PAIRS] {
+        let words = self.codes.as_chunks::<4>().0;
+        let word = |at: usize| u32::from_le_bytes(words[at]);
+        let ([n, k], layout) = (self.weight.shape, self.weight.layout);
+        if layout == Layout::Awq {
+            let (of_row, shift) = (row / 8, 4 * AWQ_ORDER[row % 8]);
+            let code = |at: usize| word(of_row + (column + at) * (n / 8)) >> shift & 15;
+            return std::array::from_fn(|at| code(at) as u8);
+        }
+        let of_row: [u32; PAIRS / 8] = std::array::from_fn(|at| match layout {
+            Layout::Gptq { .. } => word((column / 8 + at) * n + row),
+            _ => word((row * k + column) / 8 + at),
+        });
+        std::array::from_fn(|at| (of_row[at / 8] >> (at % 8 * 4) & 15) as u8)
+    }
 }
 
 /// Checks that the groups of a weight are neighboring columns, as its format says.
@@ -92,18 +137,4 @@ fn check_order(weight: &IntegerWeight, read: &dyn ReadParts) -> Result<(), Weigh
             Err(read.unfit(part, &expected, &got))
         }
     }
-}
-
-/// The codes of a row from a column on, a multiple of [`PAIRS`].
-fn codes_of(weight: &IntegerWeight, words: &[u32], row: usize, column: usize) -> [u8; PAIRS] {
-    let [n, k] = weight.shape;
-    if weight.layout == Layout::Awq {
-        let (words, shift) = (&words[row / 8..], 4 * AWQ_ORDER[row % 8]);
-        return std::array::from_fn(|at| (words[(column + at) * (n / 8)] >> shift & 15) as u8);
-    }
-    let of_row: [u32; PAIRS / 8] = std::array::from_fn(|at| match weight.layout {
-        Layout::Gptq { .. } => words[(column / 8 + at) * n + row],
-        _ => words[(row * k + column) / 8 + at],
-    });
-    std::array::from_fn(|at| (of_row[at / 8] >> (at % 8 * 4) & 15) as u8)
 }

@@ -508,7 +508,7 @@ fn of_stream(word: impl Fn(usize) -> u32, place: usize, bits: usize) -> u32 {
     (both >> shift) as u32 & (u32::MAX >> (WORD - bits))
 }
 
-pub(super) fn words_of(bytes: &[u8]) -> Vec<u32> {
+fn words_of(bytes: &[u8]) -> Vec<u32> {
     let words = bytes.as_chunks::<4>().0.iter();
     words.map(|&word| u32::from_le_bytes(word)).collect()
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Mutex;
 use std::thread;
 
+use half::{bf16, f16};
 use moebius_weights::gguf::GgufFile;
 use moebius_weights::{Dtype, ReadAt, Reader, WeightsError};
 
@@ -115,4 +116,33 @@ fn threads_read_one_file_at_once() {
         }
     });
     assert_eq!(reader.bytes_read(), 2 * count as u64);
+}
+
+/// Values in 16 and 64 bits are filled in like those of a vector.
+#[test]
+fn values_are_read_to_memory() {
+    let numbers = [1.5, -2.0, 0.0, 65504.0, 6e-8, -1.0 / 3.0];
+    let stored = |dtype: Dtype| -> Vec<u8> {
+        let bytes = |value: f64| match dtype {
+            Dtype::F16 => f16::from_f64(value).to_le_bytes().to_vec(),
+            Dtype::BF16 => bf16::from_f64(value).to_le_bytes().to_vec(),
+            Dtype::F32 => (value as f32).to_le_bytes().to_vec(),
+            _ => value.to_le_bytes().to_vec(),
+        };
+        numbers.repeat(100).into_iter().flat_map(bytes).collect()
+    };
+    for dtype in [Dtype::F16, Dtype::BF16, Dtype::F32, Dtype::F64] {
+        let all = file(&[("a", dtype, vec![600], stored(dtype))]);
+        let reader = Reader::from_bytes("held", all).unwrap();
+        let mut bytes = vec![0; 4 * 590];
+        reader.read_f32_to("a", 7, &mut bytes).unwrap();
+        let got = bytes.as_chunks::<4>().0.iter();
+        let want = reader.read_f32_part("a", 7..597).unwrap();
+        assert!(
+            got.map(|four| f32::from_ne_bytes(*four)).eq(want),
+            "{dtype}"
+        );
+        let past = reader.read_f32_to("a", 11, &mut bytes).unwrap_err();
+        assert!(matches!(past, WeightsError::DataLength { .. }), "{past}");
+    }
 }
