@@ -238,7 +238,7 @@ fn of_integers(weight: IntegerWeight, declared: &Declared<'_>) -> PackedWeight {
     PackedWeight {
         shape: weight.shape.to_vec(),
         file: weight.codes.info.file,
-        blocks: blocks::format_of(&weight, declared.in_order),
+        blocks: blocks::format_of(&weight, declared),
         parts: Vec::new(),
         layout: Layout::Integers(weight),
     }

@@ -134,8 +134,8 @@ fn assert_rows(reader: &Reader, format: BlockFormat, rows: Range<usize>) {
 /// The blocks of any codes, zeros and scales have the bits of the decoded weight, in every layout, and a group is one block or several.
 #[test]
 fn blocks_of_integers_have_the_bits_of_their_values() {
-    use BlockFormat::{Int4_32, Int4_64, Int4_128};
-    for (k, width, format) in [
+    use BlockFormat::{Int4_32, Int4_64, Int4_128, Q4_0};
+    for (k, width, with_zeros) in [
         (256, 32, Int4_32),
         (192, 64, Int4_64),
         (256, 128, Int4_128),
@@ -150,6 +150,12 @@ fn blocks_of_integers_have_the_bits_of_their_values() {
             for tensors in layers {
                 let reader = reader(&tensors, config(width, false));
                 let name = tensors[0].0;
+                // Codes and scales alone, and these as wide as those of Q4_0.
+                let without = tensors.len() == 2 && dtype == Dtype::F16;
+                let format = match with_zeros {
+                    Int4_32 if without => Q4_0,
+                    format => format,
+                };
                 assert_eq!(
                     reader.blocks("x.weight"),
                     Some(format),
@@ -173,6 +179,33 @@ fn blocks_take_about_the_bytes_of_the_file() {
         let share = (64 * 4 * format.row_words(1024)) as f64 / stored as f64;
         assert!(1.0 < share && share < most, "{format}: {share}");
     }
+}
+
+/// Groups of 32 columns without zeros, or with zeros that are told to be in the middle of the codes, are blocks of Q4_0, which take no byte more than
+/// the file.
+#[test]
+fn blocks_without_zeros_take_the_bytes_of_the_file() {
+    let (q4_0, shape) = (BlockFormat::Q4_0, [24, 96]);
+    let [_, packed, _] = others(shape, 32, Dtype::F16);
+    let of_packed = reader(&packed, config(32, false));
+    assert_eq!(of_packed.blocks("x.weight"), Some(q4_0));
+    assert_rows(&of_packed, q4_0, 0..24);
+    let stored = of_packed.stored_bytes("x.weight").unwrap();
+    assert_eq!((24 * q4_0.row_bytes(96)) as u64, stored);
+
+    let mut told = config(32, false);
+    told["quantization_config"]["sym"] = json!(true);
+    let mut tensors = gptq(shape, 32, Dtype::F16);
+    let any = reader(&tensors, told.clone());
+    let read = any.read_blocks("x.weight", 0, &mut vec![0; q4_0.row_bytes(96)]);
+    let error = read.unwrap_err().to_string();
+    let parts = ["x.qzeros", "zeros of 8", "in row 0: decode the weights"];
+    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    // Stored zeros are smaller by 1.
+    tensors[1].3.fill(0x77);
+    let in_middle = reader(&tensors, told);
+    assert_eq!(in_middle.blocks("x.weight"), Some(q4_0));
+    assert_rows(&in_middle, q4_0, 5..24);
 }
 
 /// A source of bytes that notes what it is told of.
