@@ -25,7 +25,7 @@ mod vector;
 mod workers;
 
 #[cfg(target_os = "linux")]
-pub use large_pages::in_large_pages;
+pub use large_pages::{LargePages, in_large_pages};
 pub use simd::{Simd, SimdError, limit_simd, simd};
 pub use values::{Matrices, Values};
 pub use workers::on_workers;

@@ -27,8 +27,8 @@ pub struct BlockLayout {
 }
 
 impl BlockLayout {
-    /// The shape of the words: each row is padded to whole words.
-    pub(crate) fn words_shape(self) -> [usize; 3] {
+    /// The shape \[matrices, rows, words of a row\] of the words that a device has: each row is padded to whole words.
+    pub fn words_shape(self) -> [usize; 3] {
         let [matrices, rows, columns] = self.shape;
         [matrices, rows, self.format.row_words(columns)]
     }
@@ -64,6 +64,24 @@ impl BlockLayout {
     /// As [`BlockTensor::from_bytes`], but for those of its bytes.
     pub(crate) fn check(self, device: &Device) -> Result<(), Error> {
         grouped_gemm::check_kept("weights in blocks", self.checked()?, device)
+    }
+
+    /// Checks words that are to be the blocks.
+    ///
+    /// # Errors
+    /// [`Mismatch`] for a shape that no blocks have, and words of another shape or type.
+    pub(crate) fn check_words(self, words: &TensorData) -> Result<(), Mismatch> {
+        self.checked()?;
+        let expected = self.words_shape();
+        let (shape, dtype) = (words.shape().as_slice(), words.dtype());
+        let right = shape == &expected[..] && dtype == DType::I32;
+        let expected = format_args!("{expected:?} of I32");
+        Mismatch::unless(
+            right,
+            "words of blocks",
+            expected,
+            format_args!("{shape:?} of {dtype:?}"),
+        )
     }
 
     /// The words of the blocks in `bytes`, as [`BlockTensor::from_bytes`] takes them.
@@ -128,7 +146,22 @@ impl BlockTensor {
     /// has; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer of the device.
     pub fn from_bytes(bytes: &[u8], layout: BlockLayout, device: &Device) -> Result<Self, Error> {
         layout.check(device)?;
-        let words = Tensor::from_data(layout.words(bytes)?, (device, DType::I32));
+        Self::from_words(layout.words(bytes)?, layout, device)
+    }
+
+    /// The matrices with these words \[M, rows, words of a row\] in I32 ([`BlockLayout::words_shape`]): the bytes of each row and zeros behind them, four
+    /// bytes in a word, the first in its lowest bits.
+    ///
+    /// # Errors
+    /// As [`BlockTensor::from_bytes`], with words of another shape or type in place of another number of bytes.
+    pub fn from_words(
+        words: TensorData,
+        layout: BlockLayout,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        layout.check(device)?;
+        layout.check_words(&words)?;
+        let words = Tensor::from_data(words, (device, DType::I32));
         Ok(Self::of_words(words, layout, DType::F32))
     }
 

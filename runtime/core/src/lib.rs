@@ -66,6 +66,6 @@ pub use device::{
     release_memory,
 };
 pub use error::{Error, ErrorKind};
-pub use large_pages::in_large_pages;
+pub use large_pages::{Room, in_large_pages};
 pub use moebius_device::{Capability, Device, Placement, PlacementError};
 pub use spans::in_span;

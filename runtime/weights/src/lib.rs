@@ -50,6 +50,8 @@ mod packed;
 mod reader;
 mod scales;
 mod source;
+mod threads;
+mod values;
 mod writer;
 
 pub use convert::{
@@ -62,4 +64,5 @@ pub use json::python_json;
 pub use reader::Reader;
 pub use safetensors::Dtype;
 pub use source::{CONFIG_FILE, LFS_POINTER, ReadAt, TensorInfo};
+pub use threads::on_threads;
 pub use writer::{SHARD_BYTES, TensorSpec, Writer, file_bytes};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use half::{bf16, f16};
 use moebius_ops::blocks::BlockFormat;
 use safetensors::Dtype;
 use serde::Deserialize;
@@ -17,7 +17,8 @@ use crate::folder::parent;
 use crate::header::Header;
 use crate::located::{Index, file_of_folder, is_plain_name, missing, read_json};
 use crate::packed::{self, PackedWeight, Part, ReadParts};
-use crate::source::{BLOCK_SIZE, CHUNK, CONFIG_FILE, ReadAt, Source, TensorInfo};
+use crate::source::{BLOCK_SIZE, CONFIG_FILE, ReadAt, Source, TensorInfo};
+use crate::values::{FLOATS, float_size, widen};
 
 /// An open checkpoint, of which only the headers have been read.
 ///
@@ -124,7 +125,7 @@ impl Reader {
     }
 
     /// The decoded values of a packed weight; `None` for other tensors.
-    fn unpacked(&self, name: &str) -> Result<Option<Arc<Vec<f32>>>, WeightsError> {
+    pub(crate) fn unpacked(&self, name: &str) -> Result<Option<Arc<Vec<f32>>>, WeightsError> {
         let Some(weight) = self.packed.get(name) else {
             return Ok(None);
         };
@@ -266,7 +267,8 @@ impl Reader {
 
     /// The format of the blocks in which [`Self::read_blocks`] reads a weight that lies in several tensors: of four bits with scales in F16 or
     /// BF16, each for a multiple of 32 neighbouring columns (GPTQ without `desc_act`, AWQ, compressed-tensors), MXFP4, or NVFP4 with a multiple of 32
-    /// columns. `None` for other tensors.
+    /// columns. Groups of 32 with scales in F16 are Q4_0 where zeros are declared to be in the middle of the codes, or there are none. `None` for other
+    /// tensors.
     pub fn blocks(&self, name: &str) -> Option<BlockFormat> {
         self.packed.get(name)?.blocks
     }
@@ -294,6 +296,33 @@ impl Reader {
     /// Bytes of tensors read so far.
     pub fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of a tensor in the files: for a weight that lies in several tensors, those of all of them. Reading it counts as many
+    /// ([`Self::bytes_read`]).
+    pub fn stored_bytes(&self, name: &str) -> Option<u64> {
+        let packed = self.packed.get(name).map(PackedWeight::stored_bytes);
+        packed.or_else(|| Some(self.tensors.get(name)?.bytes()))
+    }
+
+    /// Counts bytes of a tensor as read, of `of` bytes of a weight that lies in several tensors the same share of those in the files.
+    pub(crate) fn count(&self, name: &str, read: Range<u64>, of: u64) {
+        let bytes = match self.packed.get(name) {
+            Some(weight) => {
+                let stored = u128::from(weight.stored_bytes());
+                let until = |at: u64| (stored * u128::from(at) / u128::from(of.max(1))) as u64;
+                until(read.end).saturating_sub(until(read.start))
+            }
+            None => read.end.saturating_sub(read.start),
+        };
+        self.read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether rows of a tensor are read alone, in blocks ([`Self::read_blocks`]) or as values. A weight in several tensors may be read as a
+    /// whole for any of its rows.
+    pub fn has_rows(&self, name: &str, in_blocks: bool) -> bool {
+        let packed = self.packed.get(name);
+        packed.is_none_or(|weight| in_blocks && weight.has_rows())
     }
 
     /// Reads the bytes of a tensor: little-endian elements, row-major.
@@ -324,11 +353,10 @@ impl Reader {
             for (byte, at) in out.iter_mut().zip(at as usize..) {
                 *byte = values[at / 4].to_le_bytes()[at % 4];
             }
-            self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
-            return Ok(());
+        } else {
+            self.files[info.file].0.read(info.at.start + at, out)?;
         }
-        self.files[info.file].0.read(info.at.start + at, out)?;
-        self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
+        self.count(name, at..end, info.bytes());
         Ok(())
     }
 
@@ -337,8 +365,8 @@ impl Reader {
     /// begin with the scale of all.
     ///
     /// # Errors
-    /// [`WeightsError::WrongTensor`] for a tensor that [`Self::blocks`] has no format of, for columns whose groups aren't those that the configuration
-    /// declares, for damaged scales, and for those of NVFP4 that no blocks have (negative ones, and one of all outside of 2⁻⁹⁰ to 2⁹⁰);
+    /// [`WeightsError::WrongTensor`] for a tensor that [`Self::blocks`] has no format of, for columns whose groups, or zeros, aren't those that the
+    /// configuration declares, for damaged scales, and for those of NVFP4 that no blocks have (negative ones, and one of all outside of 2⁻⁹⁰ to 2⁹⁰);
     /// [`WeightsError::DataLength`] when the weight ends before `out` is full, and for a part of a row at the end of `out`; and the errors of
     /// [`Self::read`].
     pub fn read_blocks(
@@ -364,64 +392,30 @@ impl Reader {
             return Err(data_length(name, info.bytes(), end));
         }
         weight.read_blocks(first..end, self, out)?;
-        // As many as the values have, of which the sum of all tensors is made.
-        self.read.fetch_add(of_row * rows as u64, Ordering::Relaxed);
+        let [begin, end] = [first, end].map(|row| of_row * row as u64);
+        self.count(name, begin..end, info.bytes());
         Ok(())
     }
 
-    /// Tells the file that bytes of a tensor, counted from the tensor's first, will be read soon, and returns at once. A hint: names and bytes
-    /// that there aren't are passed over, and so are weights that lie in several tensors.
+    /// Tells the file that bytes of a tensor, counted from the tensor's first, will be read soon, and returns at once. Those of a weight in several
+    /// tensors are counted through all of them ([`Self::stored_bytes`]). A hint: names and bytes that there aren't are passed over.
     pub fn expect(&self, name: &str, bytes: Range<u64>) {
         let Some(info) = self.tensors.get(name) else {
             return;
         };
-        let end = bytes.end.min(info.bytes());
-        if bytes.start < end && !self.packed.contains_key(name) {
-            let source = &self.files[info.file].0;
-            source.expect(info.at.start + bytes.start..info.at.start + end);
+        let packed = self.packed.get(name);
+        let parts = packed.map_or(slice::from_ref(info), |weight| &weight.parts[..]);
+        let mut begin = 0;
+        for part in parts {
+            let end = begin + part.bytes();
+            let (from, to) = (bytes.start.max(begin), bytes.end.min(end));
+            if from < to {
+                let at = part.at.start;
+                let source = &self.files[part.file].0;
+                source.expect(at + from - begin..at + to - begin);
+            }
+            begin = end;
         }
-    }
-
-    /// Reads the values of an F32, F16 or BF16 tensor, widened without loss, or of an F64 tensor, rounded.
-    ///
-    /// # Errors
-    /// [`WeightsError::WrongTensor`] for another dtype, and the errors of [`Self::read`].
-    pub fn read_f32(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
-        let info = self.info(name)?;
-        let elements = info.bytes() * 8 / info.dtype.bitsize() as u64;
-        self.read_f32_part(name, 0..elements)
-    }
-
-    /// Reads the elements in `range` of a tensor, like [`Self::read_f32`].
-    ///
-    /// # Errors
-    /// As [`Self::read_f32`], and [`WeightsError::DataLength`] when the tensor ends before the range.
-    pub fn read_f32_part(&self, name: &str, range: Range<u64>) -> Result<Vec<f32>, WeightsError> {
-        let info = self.info(name)?;
-        let Some(size) = float_size(info.dtype) else {
-            return Err(self.wrong(name, FLOATS, info.dtype));
-        };
-        let (mut at, end) = (
-            range.start.saturating_mul(size),
-            range.end.saturating_mul(size),
-        );
-        if end > info.bytes() {
-            return Err(data_length(name, info.bytes(), end));
-        }
-        if let Some(values) = self.unpacked(name)? {
-            self.read
-                .fetch_add(end.saturating_sub(at), Ordering::Relaxed);
-            return Ok(values[(at / size) as usize..(end / size) as usize].to_vec());
-        }
-        let mut values = self.room(name, end.saturating_sub(at) / size)?;
-        let mut bytes = vec![0; CHUNK.min(end.saturating_sub(at) as usize)];
-        while at < end {
-            let part = (end - at).min(CHUNK as u64) as usize;
-            self.read_part(name, at, &mut bytes[..part])?;
-            widen(info.dtype, &bytes[..part], &mut values);
-            at += part as u64;
-        }
-        Ok(values)
     }
 
     /// Allocates room for `count` elements of a tensor; failure to allocate is an error, not an abort.
@@ -526,39 +520,4 @@ fn block_size(path: &Path, written: &Value) -> Result<[usize; 2], WeightsError> 
         let got = quoted(&written.to_string());
         WeightsError::BlockSize(Unfit::new(what, "two positive numbers", got))
     })
-}
-
-/// Dtypes whose values are read as f32, for an error.
-const FLOATS: &str = "F64, F32, F16 or BF16";
-
-/// Bytes of an element of a dtype that is read as f32; `None` for other dtypes.
-fn float_size(dtype: Dtype) -> Option<u64> {
-    match dtype {
-        Dtype::F64 => Some(8),
-        Dtype::F32 => Some(4),
-        Dtype::F16 | Dtype::BF16 => Some(2),
-        _ => None,
-    }
-}
-
-/// Appends the values of `bytes`, which must be whole elements.
-pub(crate) fn widen(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) {
-    match dtype {
-        Dtype::F16 => {
-            let pairs = bytes.as_chunks::<2>().0.iter();
-            values.extend(pairs.map(|&pair| f16::from_le_bytes(pair).to_f32()));
-        }
-        Dtype::BF16 => {
-            let pairs = bytes.as_chunks::<2>().0.iter();
-            values.extend(pairs.map(|&pair| bf16::from_le_bytes(pair).to_f32()));
-        }
-        Dtype::F64 => {
-            let eights = bytes.as_chunks::<8>().0.iter();
-            values.extend(eights.map(|&eight| f64::from_le_bytes(eight) as f32));
-        }
-        _ => {
-            let fours = bytes.as_chunks::<4>().0.iter();
-            values.extend(fours.map(|&four| f32::from_le_bytes(four)));
-        }
-    }
 }

@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use safetensors::Dtype;
@@ -13,6 +12,7 @@ use safetensors::Dtype;
 use crate::error::{HeaderError, InFile, WeightsError, read_error};
 use crate::foreign::of_start;
 use crate::header::{Header, LENGTH_FIELD, header_length};
+use crate::threads::{on_threads, threads};
 
 /// File name of a checkpoint in one file.
 pub(crate) const MODEL_FILE: &str = "model.safetensors";
@@ -63,8 +63,7 @@ const WINDOW: u64 = 128 * 1024;
 /// An open file, and its length and the time of its last change when it was opened.
 #[derive(Debug)]
 struct Opened {
-    /// The file; the lock guards its cursor, so reads of several threads take turns.
-    file: Mutex<File>,
+    file: File,
     size: u64,
     /// `None` where the system doesn't tell.
     changed: Option<SystemTime>,
@@ -72,8 +71,8 @@ struct Opened {
 
 impl Opened {
     /// Checks that no program has written to the file since it was opened, because a model would then have bytes of two versions.
-    fn check_unchanged(&self, file: &File) -> io::Result<()> {
-        let now = file.metadata()?;
+    fn check_unchanged(&self) -> io::Result<()> {
+        let now = self.file.metadata()?;
         if (now.len(), now.modified().ok()) == (self.size, self.changed) {
             Ok(())
         } else {
@@ -89,10 +88,8 @@ impl ReadAt for Opened {
     }
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.seek(SeekFrom::Start(at))?;
-        file.read_exact(out)?;
-        self.check_unchanged(&file)
+        read_file(&self.file, at, out)?;
+        self.check_unchanged()
     }
 
     #[cfg(target_os = "linux")]
@@ -100,22 +97,50 @@ impl ReadAt for Opened {
         use rustix::fs::{Advice, fadvise};
         use std::num::NonZeroU64;
 
-        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         for at in bytes.clone().step_by(WINDOW as usize) {
             let length = NonZeroU64::new(WINDOW.min(bytes.end - at));
             // Where a file system can't read ahead, the read itself brings the bytes.
-            if fadvise(&*file, at, length, Advice::WillNeed).is_err() {
+            if fadvise(&self.file, at, length, Advice::WillNeed).is_err() {
                 return;
             }
         }
     }
 }
 
+/// Fills `out` with the bytes of a file from byte `at` on. The file's cursor stays where it is, so that threads needn't take turns.
+#[cfg(unix)]
+fn read_file(file: &File, at: u64, out: &mut [u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, out, at)
+}
+
+/// Fills `out` with the bytes of a file from byte `at` on, wherever its cursor is.
+#[cfg(windows)]
+fn read_file(file: &File, at: u64, out: &mut [u8]) -> io::Result<()> {
+    let (mut at, mut out) = (at, out);
+    while !out.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, out, at) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                at += read as u64;
+                out = &mut out[read..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The error of a system without files, such as a browser's.
+#[cfg(not(any(unix, windows)))]
+fn read_file(_file: &File, _at: u64, _out: &mut [u8]) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Opens a regular file as a source of bytes.
 pub(crate) fn open_bytes(path: &Path) -> Result<Box<dyn ReadAt>, WeightsError> {
     let (file, size) = open_regular(path)?;
     let changed = file.metadata().map_err(read_error(path))?.modified().ok();
-    let file = Mutex::new(file);
     Ok(Box::new(Opened {
         file,
         size,
@@ -268,9 +293,15 @@ impl Source {
         self.bytes.size()
     }
 
-    /// Fills `out` with bytes from byte `at` of the data section on, which must exist by the header.
+    /// Fills `out` with bytes from byte `at` of the data section on, which must exist by the header. Threads share what is long.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
-        let read = self.bytes.read_at(self.data + at, out);
+        let begin = self.data + at;
+        let read = if out.len() < 2 * CHUNK || threads() == 1 {
+            self.bytes.read_at(begin, out)
+        } else {
+            let pieces = (begin..).step_by(CHUNK).zip(out.chunks_mut(CHUNK));
+            on_threads(pieces.collect(), |(at, out)| self.bytes.read_at(at, out))
+        };
         read.map_err(read_error(&self.path))
     }
 

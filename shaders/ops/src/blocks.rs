@@ -450,7 +450,9 @@ impl BlockFormat {
         // A growing vector would take up to twice the memory of a large weight.
         let mut words = Vec::with_capacity(bytes.len() / row * self.row_words(k));
         for row in bytes.chunks(row) {
-            words.extend(pack(row));
+            let (whole, rest) = row.as_chunks::<LANES_PER_WORD>();
+            words.extend(whole.iter().map(|bytes| u32::from_le_bytes(*bytes)));
+            words.extend(pack(rest));
         }
         Ok(words)
     }

@@ -37,12 +37,24 @@ impl Fp8Layout {
     }
 
     /// Bytes of a [`Weight`](super::Weight) of this layout, whose matrices are `parts` projections each: codes with the padding that products
-    /// read, of rows to 64 in each projection and of columns to 4, and scales.
-    pub fn weight_bytes(&self, parts: usize) -> usize {
+    /// read, of rows to 64 in each projection and of columns to 4, and scales. They are counted in 64 bits, because a layout whose memory is looked
+    /// for may have more than an address has; what is more than that is [`u64::MAX`].
+    pub fn weight_bytes(&self, parts: usize) -> u64 {
         let [matrices, rows, columns] = self.shape;
-        let padded = parts * (rows / parts.max(1)).next_multiple_of(PANEL);
-        let words = matrices * padded * columns.div_ceil(LANES_PER_WORD);
-        4 * (words + self.scales_shape().iter().product::<usize>())
+        let panels = (rows / parts.max(1)).div_ceil(PANEL);
+        let words = [
+            matrices,
+            parts,
+            panels,
+            PANEL,
+            columns.div_ceil(LANES_PER_WORD),
+        ];
+        let count = |extents: &[usize]| {
+            let extents = extents.iter().map(|extent| *extent as u64);
+            extents.fold(1, u64::saturating_mul)
+        };
+        let words = count(&words).saturating_add(count(&self.scales_shape()));
+        words.saturating_mul(4)
     }
 
     /// The rows of E8M0 bytes, and the bytes in each row.

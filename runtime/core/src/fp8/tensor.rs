@@ -6,7 +6,7 @@ use crate::check::{check_equal, check_same, element, stacked};
 use crate::ops::quantize;
 use crate::reduce::sum;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
-use moebius_ops::fp8::pack;
+use moebius_ops::fp8::{LANES_PER_WORD, pack};
 use moebius_ops::quantize::{Problem, Quantizer, ScaleRule};
 use moebius_ops::scaling::{HostScales, ScaleType};
 use moebius_ops::{Fault, Mismatch};
@@ -359,6 +359,10 @@ pub(super) fn quantize_stack(
 
 /// Packs rows of `width` bytes into words, each row padded to whole words.
 fn packed_rows(bytes: &[u8], width: usize) -> Vec<i32> {
+    if width.is_multiple_of(LANES_PER_WORD) {
+        let words = bytes.as_chunks::<LANES_PER_WORD>().0.iter();
+        return words.map(|lanes| i32::from_le_bytes(*lanes)).collect();
+    }
     let rows = bytes.chunks(width.max(1));
     let words = rows.flat_map(|row| pack(row).into_iter().map(|word| word as i32));
     words.collect()

@@ -1,6 +1,6 @@
 //! Rows of blocks of codes that Burn's operations decode.
 
-use burn::tensor::{Device, Distribution, Int, Tensor};
+use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use moebius::blocks::{BlockFormat, BlockLayout, BlockTensor};
 use moebius::exact;
 
@@ -130,4 +130,32 @@ fn rows_have_the_values_of_every_scale_of_integers() {
         BlockFormat::Int4_32,
         all.filter(|scale| !is_nan(scale)),
     ));
+}
+
+/// Rows that end inside a word are filled up there, whoever does it; words of another shape are refused.
+#[test]
+fn words_are_the_bytes_of_padded_rows() {
+    let (device, format) = (Device::flex(), BlockFormat::Q8_0);
+    let layout = BlockLayout {
+        shape: [1, 3, 32],
+        format,
+    };
+    let bytes: Vec<u8> = (0..3 * 34).map(|at| (at * 7 % 61) as u8).collect();
+    let rows = bytes.chunks(34);
+    let padded: Vec<u8> = rows.flat_map(|row| [row, &[0; 2]].concat()).collect();
+    let words = padded.as_chunks::<4>().0.iter();
+    let words: Vec<i32> = words.map(|four| i32::from_le_bytes(*four)).collect();
+    assert_eq!(layout.words_shape(), [1, 3, 9]);
+    let of = |shape: &[usize]| {
+        let words = TensorData::new(words.clone(), shape.to_vec());
+        BlockTensor::from_words(words, layout, &device)
+    };
+    let values = |blocks: BlockTensor| floats(blocks.to_dense().unwrap().squeeze_dim(0));
+    let want = BlockTensor::from_bytes(&bytes, layout, &device).unwrap();
+    assert_eq!(values(of(&[1, 3, 9]).unwrap()), values(want));
+    let said = of(&[3, 9]).unwrap_err().to_string();
+    assert!(
+        said.contains("expected [1, 3, 9] of I32, got [3, 9]"),
+        "{said}"
+    );
 }

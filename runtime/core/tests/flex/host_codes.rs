@@ -28,13 +28,13 @@ fn codes_lie_on_the_host_as_on_a_device() {
         let all = some(0, count * each);
         let stack = Fp8Tensor::from_codes(&codes, &all, layout(SHAPE), &device).unwrap();
         let weight = Weight::<3>::from_fp8(stack, 2).unwrap();
-        assert_eq!(weight.bytes(), layout(SHAPE).weight_bytes(2));
+        assert_eq!(weight.bytes() as u64, layout(SHAPE).weight_bytes(2));
         for expert in 0..count {
             let codes = &codes[expert * n * k..][..n * k];
             let scales = some(expert * each, each);
             let one = HostCodes::new(codes, &scales, layout([1, n, k]), 2).unwrap();
             let read = HostWeight::read(&weight, expert).unwrap();
-            assert_eq!(read.bytes(), layout([1, n, k]).weight_bytes(2) as u64);
+            assert_eq!(read.bytes(), layout([1, n, k]).weight_bytes(2));
             assert_eq!(HostWeight::from(one), read, "{granularity:?}");
         }
     }

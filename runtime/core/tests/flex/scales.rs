@@ -2,7 +2,9 @@
 
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 use moebius::ErrorKind;
-use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Quantizer, ScaleRule, fake_quantize};
+use moebius::fp8::{
+    Fp8Format, Fp8Layout, Fp8Scheme, Fp8Tensor, Granularity, Quantizer, ScaleRule, fake_quantize,
+};
 
 const SHAPE: [usize; 2] = [5, 70];
 
@@ -68,4 +70,22 @@ fn a_graph_has_no_part_in_it() {
 fn powers_of_two_have_nothing_to_try() {
     let refused = Fp8Tensor::quantize(tensor(), &quantizer(Granularity::Mx));
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Config);
+}
+
+/// A layout that no memory holds has a number of bytes all the same: more than 32 bits count, and the largest number for more than 64 bits do.
+#[test]
+fn bytes_of_large_layouts_do_not_wrap() {
+    let scheme = Fp8Scheme {
+        format: Fp8Format::E4M3,
+        granularity: Granularity::Row,
+    };
+    let bytes = |shape| Fp8Layout { shape, scheme }.weight_bytes(2);
+    // A projection's rows fill panels of 64; a scale for each of the 2 * 70 rows.
+    assert_eq!(bytes([3, 140, 42]), 3 * (2 * 128 * 44 + 4 * 140));
+    let (experts, edge) = (1 << 10, 1_u64 << 12);
+    let codes = experts * edge * edge;
+    let shape = [experts, edge, edge].map(|extent| extent as usize);
+    assert_eq!(bytes(shape), codes + 4 * experts * edge);
+    let most = usize::try_from(u32::MAX).unwrap();
+    assert_eq!(bytes([most; 3]), u64::MAX);
 }

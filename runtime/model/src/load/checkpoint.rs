@@ -24,6 +24,7 @@ pub(super) enum Checkpoint<'a> {
 pub(super) struct Info<'a> {
     pub(super) element: Element,
     pub(super) shape: &'a [usize],
+    /// Bytes in the files.
     pub(super) bytes: u64,
 }
 
@@ -82,7 +83,7 @@ impl<'a> Checkpoint<'a> {
                 Info {
                     element: Element::Safetensors(info.dtype),
                     shape: &info.shape,
-                    bytes: info.bytes(),
+                    bytes: reader.stored_bytes(name)?,
                 }
             }
             Self::Gguf(file) => {
@@ -123,13 +124,21 @@ impl<'a> Checkpoint<'a> {
 
     /// Whether a tensor has values of 16 bits of this dtype, as they lie in memory.
     pub(super) fn has_halves(self, name: &str, dtype: DType) -> bool {
-        let info = self.get(name);
-        let element = info.map(|info| info.element);
-        matches!(
-            (element, dtype),
-            (Some(Element::Safetensors(Dtype::F16)), DType::F16)
-                | (Some(Element::Safetensors(Dtype::BF16)), DType::BF16)
-        )
+        match (self.get(name).map(|info| info.element), dtype) {
+            (Some(Element::Safetensors(stored)), DType::F16) => stored == Dtype::F16,
+            (Some(Element::Safetensors(stored)), DType::BF16) => stored == Dtype::BF16,
+            (Some(Element::Gguf(stored)), DType::F16) => stored == GgmlType::F16,
+            (Some(Element::Gguf(stored)), DType::BF16) => stored == GgmlType::BF16,
+            _ => false,
+        }
+    }
+
+    /// Whether rows of a tensor are read alone, in blocks or as values.
+    pub(super) fn has_rows(self, name: &str, in_blocks: bool) -> bool {
+        match self {
+            Self::Safetensors(reader) => reader.has_rows(name, in_blocks),
+            Self::Gguf(_) => true,
+        }
     }
 
     /// Layout of a tensor of FP8 codes and its scales; `None` for other tensors.
@@ -223,11 +232,16 @@ impl<'a> Checkpoint<'a> {
         }
     }
 
-    /// Reads all values of a tensor.
-    pub(super) fn read_f32(self, name: &str) -> Result<Vec<f32>, WeightsError> {
+    /// Fills `out` with values of a tensor, from value `from` on: f32 as they lie in memory.
+    pub(super) fn read_f32_to(
+        self,
+        name: &str,
+        from: u64,
+        out: &mut [u8],
+    ) -> Result<(), WeightsError> {
         match self {
-            Self::Safetensors(reader) => reader.read_f32(name),
-            Self::Gguf(file) => file.read_f32(name),
+            Self::Safetensors(reader) => reader.read_f32_to(name, from, out),
+            Self::Gguf(file) => file.read_f32_to(name, from, out),
         }
     }
 

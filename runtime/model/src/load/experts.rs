@@ -93,8 +93,8 @@ impl ExpertsInFiles {
                 };
                 HostCodes::new(&read.codes, &read.scales, layout, at.slot.parts())?.into()
             }
-            OnHost::Blocks(Blocks { bytes, layout }) => {
-                HostBlocks::new(&bytes, layout, self.options.dtype)?.into()
+            OnHost::Blocks(Blocks { words, layout }) => {
+                HostBlocks::new(words, layout, self.options.dtype)?.into()
             }
             OnHost::Values(values) => {
                 let (bytes, _, dtype) = values.into_parts();

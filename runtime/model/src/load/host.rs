@@ -1,19 +1,23 @@
-//! Reads weights of a checkpoint to the host, one matrix at a time.
+//! Reads weights of a checkpoint to the host.
 
+use std::collections::TryReserveError;
 use std::ops::Range;
 
-use burn::tensor::{DType, TensorData};
+use burn::tensor::{DType, Device, TensorData};
+use bytemuck::cast_slice_mut;
+use moebius::Room;
 use moebius::blocks::{BlockFormat, BlockLayout};
 use moebius_ops::scaling::Fp8Scheme;
-use moebius_weights::Fp8Weight;
 use moebius_weights::gguf::{GgmlType, encode};
+use moebius_weights::{Fp8Weight, Unfit, WeightsError, quoted};
 
 use super::LoadOptions;
 use super::checkpoint::Checkpoint;
+use super::filling::{Kind, Rows};
 use super::kept::Kept;
-use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target, scales_of};
-use super::narrow::{self, Blocks, read_blocks};
-use super::placing::{add, decode_mxfp4, is_whole, matrices_of, place, rounded, rows_in, stacked};
+use super::mapping::{Piece, Plan, Target};
+use super::narrow::{self, Blocks};
+use super::placing::{add, is_whole, matrices_of, place, rounded, rows_in, stacked};
 use crate::decoder::Place;
 use crate::error::Error;
 use crate::families::Form;
@@ -33,10 +37,9 @@ impl OnHost {
     fn values(self) -> Result<Vec<f32>, Error> {
         Ok(match self {
             Self::Codes(codes) => codes.dequantize()?,
-            Self::Blocks(Blocks { bytes, layout }) => {
-                let BlockLayout { shape, format } = layout;
-                let words = format.to_words(&bytes, shape[2]);
-                format.decoded(&words.map_err(moebius::Error::from)?, shape[2])
+            Self::Blocks(Blocks { words, layout }) => {
+                let words: Vec<u32> = words.iter::<i64>().map(|word| word as u32).collect();
+                layout.format.decoded(&words, layout.shape[2])
             }
             Self::Values(values) => values.iter::<f32>().collect(),
         })
@@ -74,6 +77,11 @@ impl<'a> HostWeights<'a> {
         Kept::of(at.slot, self.target(at), self.options)
     }
 
+    /// Whether a place has blocks of codes on a device.
+    pub(super) fn has_blocks(self, at: Place) -> bool {
+        matches!(self.kept(at), Some(Kept::Blocks(_)))
+    }
+
     /// Zeros in the form of one matrix of a place.
     pub(super) fn blank(self, at: Place) -> OnHost {
         let [_, rows, columns] = self.extents(at);
@@ -81,28 +89,77 @@ impl<'a> HostWeights<'a> {
         match self.kept(at) {
             Some(Kept::Stored(scheme)) => OnHost::Codes(stacked(scheme, shape)),
             Some(Kept::Rounded(by)) => OnHost::Codes(stacked(by.into(), shape)),
-            Some(Kept::Blocks(format)) => OnHost::Blocks(Blocks {
-                bytes: vec![0; rows * format.row_bytes(columns)],
-                layout: BlockLayout { shape, format },
-            }),
+            Some(Kept::Blocks(format)) => {
+                let layout = BlockLayout { shape, format };
+                let words = layout.words_shape();
+                let zeros = vec![0_i32; words.iter().product()];
+                let words = TensorData::new(zeros, words);
+                OnHost::Blocks(Blocks { words, layout })
+            }
             None => OnHost::Values(in_one_row(vec![0.0; rows * columns])),
         }
     }
 
-    /// Reads the matrices `of` of a place in blocks of codes, or rounds them to blocks; `None` for a place that has none on the device.
-    pub(super) fn blocks(
-        self,
-        at: Place,
-        of: Range<usize>,
-        read: &mut dyn FnMut(&str),
-    ) -> Result<Option<Blocks>, Error> {
-        match self.kept(at) {
-            Some(Kept::Blocks(format)) => self.in_blocks(at, of, format, read).map(Some),
-            _ => Ok(None),
-        }
+    /// The matrices `of` of a place as their rows go to the host without anything in between, if they do: blocks of the file, or values that no
+    /// adapter changes and that aren't rounded, in `dtype` where the file has its 16 bits, else in f32. FP8 codes go another way, decoded or not.
+    pub(super) fn direct(self, at: Place, of: Range<usize>, dtype: DType) -> Option<Rows<'a>> {
+        let target = self.target(at);
+        let kind = match Kept::unchanged(at.slot, target, self.options) {
+            Some(Kept::Blocks(format)) => {
+                let stays =
+                    self.kept(at).is_some() && narrow::stored(at.slot, target) == Some(format);
+                stays.then_some(Kind::Blocks(format))?
+            }
+            Some(_) => return None,
+            None => {
+                let rounded = narrow::rounded_to(at.slot, target, self.options).is_some();
+                let coded = target.pieces.iter().any(|piece| piece.fp8.is_some());
+                if rounded || coded || !target.changes.is_empty() {
+                    return None;
+                }
+                let in_halves = |piece: &Piece| {
+                    piece.form != Form::LessOne && self.reader.has_halves(&piece.name, dtype)
+                };
+                if target.pieces.iter().all(in_halves) {
+                    Kind::Halves(dtype)
+                } else {
+                    Kind::Floats
+                }
+            }
+        };
+        Some(Rows::new(at, target, of, kind))
     }
 
-    /// Reads the matrices `of` of a place in blocks of `format`, or rounds them to it, without the changes of adapters.
+    /// Reads rows of some places to memory side by side, which tensors on `device` take over where they can.
+    pub(super) fn read(
+        self,
+        all: &[Rows<'_>],
+        device: Option<&Device>,
+        read: &mut dyn FnMut(&str),
+    ) -> Result<Vec<TensorData>, Error> {
+        let sizes: Vec<usize> = all.iter().map(Rows::bytes).collect();
+        let largest = all.iter().max_by_key(|rows| rows.bytes());
+        let name = largest.map_or("", Rows::name);
+        let bytes = sizes
+            .iter()
+            .fold(0, |sum: usize, size| sum.saturating_add(*size));
+        let room = Room::new(&sizes, device);
+        let mut room = room.map_err(|refused| out_of_memory(name, bytes, refused))?;
+        for (rows, out) in all.iter().zip(room.parts()) {
+            rows.fill(self.reader, out, read)?;
+        }
+        let filled = all.iter().zip(room.into_bytes());
+        Ok(filled.map(|(rows, bytes)| rows.data(bytes)).collect())
+    }
+
+    /// Reads rows of one place to memory that no tensor takes over yet.
+    fn read_one(self, rows: Rows<'_>, read: &mut dyn FnMut(&str)) -> Result<TensorData, Error> {
+        let read = self.read(&[rows], None, read)?.pop();
+        Ok(read.unwrap_or_else(|| unreachable!("rows of one place were read")))
+    }
+
+    /// Reads the matrices `of` of a place in blocks of `format`, or rounds them to it, one after the other, as they are written to a GGUF file; without
+    /// the changes of adapters.
     fn in_blocks(
         self,
         at: Place,
@@ -111,38 +168,32 @@ impl<'a> HostWeights<'a> {
         read: &mut dyn FnMut(&str),
     ) -> Result<Blocks, Error> {
         let target = self.target(at);
-        if narrow::stored(at.slot, target) == Some(format) {
-            read_blocks(self.reader, (at, target), of, format, read)
-        } else {
-            self.rounded_to_blocks(at, of, format, read)
-        }
-    }
-
-    /// Rounds the matrices `of` of a place to blocks, one after the other, as they are written to a GGUF file.
-    fn rounded_to_blocks(
-        self,
-        at: Place,
-        of: Range<usize>,
-        format: BlockFormat,
-        read: &mut dyn FnMut(&str),
-    ) -> Result<Blocks, Error> {
         let [_, rows, columns] = self.extents(at);
         let shape = [of.len(), rows, columns];
+        let layout = BlockLayout { shape, format };
+        if narrow::stored(at.slot, target) == Some(format) {
+            let words = self.read_one(Rows::new(at, target, of, Kind::Blocks(format)), read)?;
+            return Ok(Blocks { words, layout });
+        }
         let Some(kind) = GgmlType::of_blocks(format) else {
             unreachable!("what is asked for has been checked");
         };
-        let mut bytes = Vec::with_capacity(of.len() * rows * format.row_bytes(columns));
+        let mut words = Vec::with_capacity(layout.words_shape().iter().product());
         for number in of {
             let values = unchanged(self.reader, self.plan, at, number..number + 1, read)?;
-            bytes.extend(encode(self.target(at).name(), kind, &values)?);
+            let bytes = encode(target.name(), kind, &values)?;
+            let padded = format
+                .to_words(&bytes, columns)
+                .map_err(moebius::Error::from)?;
+            words.extend(padded.into_iter().map(u32::cast_signed));
         }
-        let layout = BlockLayout { shape, format };
-        Ok(Blocks { bytes, layout })
+        let words = TensorData::new(words, layout.words_shape());
+        Ok(Blocks { words, layout })
     }
 
     /// Reads the matrices `of` of a place: blocks or codes where the tensors hold such that stay, or values are rounded. Changes of adapters are
     /// in values, those of codes where [`Kept::of`] has none: what codes stand for changes, so that it is the same wherever the changes are.
-    /// `read` gets the name of each tensor.
+    /// `read` gets the name of a tensor after some megabytes.
     pub(super) fn weight(
         self,
         at: Place,
@@ -191,46 +242,11 @@ impl<'a> HostWeights<'a> {
             change(target, at, &of, &mut values);
             return Ok(in_one_row(values));
         }
-        let Target {
-            pieces, changes, ..
-        } = target;
-        let mut halves = pieces
-            .iter()
-            .map(|piece| piece.form != Form::LessOne && self.reader.has_halves(&piece.name, dtype));
-        if changes.is_empty() && halves.all(|halves| halves) {
-            return self.halves(at, of, dtype, read);
+        if let Some(rows) = self.direct(at, of.clone(), dtype) {
+            return self.read_one(rows, read);
         }
         let values = values_in(self.reader, self.plan, at, of, read)?;
         Ok(in_one_row(values))
-    }
-
-    /// Reads values of 16 bits without widening them.
-    fn halves(
-        self,
-        at: Place,
-        of: Range<usize>,
-        dtype: DType,
-        read: &mut dyn FnMut(&str),
-    ) -> Result<TensorData, Error> {
-        let [_, rows, columns] = self.extents(at);
-        let size = rows * columns;
-        let mut out = vec![[0_u8; 2]; of.len() * size];
-        for piece in &self.target(at).pieces {
-            let taken = rows_in(piece, rows) * columns;
-            let mut bytes = vec![0; 2 * taken];
-            for [number, to] in matrices_of(piece, &of) {
-                let from = 2 * (number * taken + piece.skipped * columns);
-                self.reader
-                    .read_part(&piece.name, from as u64, &mut bytes)?;
-                let values = bytes.as_chunks::<2>().0;
-                let out = &mut out[to * size..][..size];
-                place(piece, values, out, [rows, columns]);
-                read(&piece.name);
-            }
-        }
-        let count = out.len();
-        let bytes = out.into_flattened();
-        Ok(TensorData::from_bytes_vec(bytes, [count], dtype))
     }
 
     /// Reads the codes of the matrices `of` of a place, whose tensors have this scheme.
@@ -242,8 +258,17 @@ impl<'a> HostWeights<'a> {
         read: &mut dyn FnMut(&str),
     ) -> Result<Fp8Weight, Error> {
         let [stack, rows, columns] = self.extents(at);
+        let pieces = &self.target(at).pieces;
+        if let ([piece], true) = (&pieces[..], of.len() == stack)
+            && let (true, None, Some(layout)) = (is_whole(piece), piece.expert, &piece.fp8)
+        {
+            let codes = self.reader.fp8_weight(layout)?;
+            read(&piece.name);
+            let shape = vec![stack, rows, columns];
+            return Ok(Fp8Weight { shape, ..codes });
+        }
         let mut codes = stacked(scheme, [of.len(), rows, columns]);
-        for piece in &self.target(at).pieces {
+        for piece in pieces {
             let Some(layout) = &piece.fp8 else {
                 unreachable!("all pieces have a scheme");
             };
@@ -269,9 +294,8 @@ impl<'a> HostWeights<'a> {
     }
 }
 
-/// Reads the values of a place with the changes of adapters, and its shape. Peak memory beyond the values is one matrix of a file and one of a
-/// change, or none where the file holds the values in the same order and encoding and no adapter changes them. `read` gets the name of each
-/// tensor, as often as a matrix of it was read.
+/// Reads the values of a place with the changes of adapters, and its shape. Peak memory beyond the values is a matrix of a file for each thread and one
+/// of a change, or little where the file has the rows in their order and no adapter changes them. `read` gets the name of a tensor after some megabytes.
 pub(super) fn values(
     reader: Checkpoint<'_>,
     plan: &Plan,
@@ -322,31 +346,39 @@ fn unchanged(
     of: Range<usize>,
     read: &mut dyn FnMut(&str),
 ) -> Result<Vec<f32>, Error> {
-    let Target { shape, pieces, .. } = target(plan, at);
-    let [stack, rows, columns] = at.slot.extents(shape);
-    if let ([piece], true) = (&pieces[..], of.len() == stack)
-        && is_whole(piece)
-        && piece.fp8.is_none()
-        && piece.expert.is_none()
-    {
-        let values = reader.read_f32(&piece.name)?;
-        read(&piece.name);
-        return Ok(values);
+    let target = target(plan, at);
+    let [_, rows, columns] = at.slot.extents(&target.shape);
+    let size = rows.saturating_mul(columns);
+    let count = of.len().saturating_mul(size);
+    let mut out: Vec<f32> = Vec::new();
+    let room = out.try_reserve_exact(count);
+    let refused = |error| out_of_memory(target.name(), count.saturating_mul(4), error);
+    room.map_err(refused)?;
+    out.resize(count, 0.0);
+    if target.pieces.iter().all(|piece| piece.fp8.is_none()) {
+        let all = Rows::new(at, target, of, Kind::Floats);
+        all.fill(reader, cast_slice_mut(&mut out), read)?;
+        return Ok(out);
     }
-    let size = rows * columns;
-    let mut out = vec![0.0; of.len() * size];
-    for piece in pieces {
+    for piece in &target.pieces {
         for [number, to] in matrices_of(piece, &of) {
             let values = matrix_of(reader, piece, number, [rows, columns])?;
-            let out = &mut out[to * size..][..size];
-            place(piece, &values, out, [rows, columns]);
-            if piece.form == Form::LessOne {
-                out.iter_mut().for_each(|value| *value += 1.0);
-            }
+            place(
+                piece,
+                &values,
+                &mut out[to * size..][..size],
+                [rows, columns],
+            );
             read(&piece.name);
         }
     }
     Ok(out)
+}
+
+/// The error that there is no memory for values of a tensor and of others beside it.
+fn out_of_memory(name: &str, bytes: usize, refused: TryReserveError) -> Error {
+    let expected = format!("memory for {bytes} bytes");
+    WeightsError::OutOfMemory(Unfit::new(quoted(name), expected, refused)).into()
 }
 
 /// Values in one row.
@@ -360,7 +392,7 @@ fn target(plan: &Plan, at: Place) -> &Target {
     target.unwrap_or_else(|| unreachable!("the plan has all places of its model"))
 }
 
-/// Reads matrix `number` of a piece, in the file's order.
+/// Reads matrix `number` of a piece of FP8 codes, or of values beside such, in the file's order.
 fn matrix_of(
     reader: Checkpoint<'_>,
     piece: &Piece,
@@ -369,43 +401,21 @@ fn matrix_of(
 ) -> Result<Vec<f32>, Error> {
     let size = rows_in(piece, rows) * columns;
     let from = number * size + piece.skipped * columns;
-    if let Some(layout) = &piece.fp8 {
-        let of_one = match layout.shape[..] {
-            [_, rows, columns] => Some(rows * columns),
-            _ => None,
-        };
-        let weight = match of_one {
-            Some(of_one) if of_one == size => reader.fp8_matrix(layout, number),
-            _ => reader.fp8_weight(layout),
-        };
-        let decoded = weight?.dequantize()?;
-        return Ok(if decoded.len() == size {
-            decoded
-        } else {
-            decoded[from..][..size].to_vec()
-        });
-    }
-    if piece.form.is_mxfp4() {
-        return mxfp4(reader, piece, number, [rows_in(piece, rows), columns]);
-    }
-    let values = reader.read_f32_part(&piece.name, from as u64, size as u64);
-    Ok(values?)
-}
-
-fn mxfp4(
-    reader: Checkpoint<'_>,
-    piece: &Piece,
-    number: usize,
-    [rows, columns]: [usize; 2],
-) -> Result<Vec<f32>, Error> {
-    let scales = scales_of(&piece.name);
-    let blocks = rows * columns.div_ceil(MXFP4_BLOCK);
-    let read = |name: &str, each: usize| -> Result<Vec<u8>, Error> {
-        let mut bytes = vec![0; blocks * each];
-        let at = (number * bytes.len()) as u64;
-        reader.read_part(name, at, &mut bytes)?;
-        Ok(bytes)
+    let Some(layout) = &piece.fp8 else {
+        return Ok(reader.read_f32_part(&piece.name, from as u64, size as u64)?);
     };
-    let codes = read(&piece.name, MXFP4_BLOCK / 2)?;
-    Ok(decode_mxfp4(&codes, &read(&scales, 1)?, columns))
+    let of_one = match layout.shape[..] {
+        [_, rows, columns] => Some(rows * columns),
+        _ => None,
+    };
+    let weight = match of_one {
+        Some(of_one) if of_one == size => reader.fp8_matrix(layout, number),
+        _ => reader.fp8_weight(layout),
+    };
+    let decoded = weight?.dequantize()?;
+    Ok(if decoded.len() == size {
+        decoded
+    } else {
+        decoded[from..][..size].to_vec()
+    })
 }

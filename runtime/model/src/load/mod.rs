@@ -1,7 +1,7 @@
 //! Loads published models: `config.json` and safetensors, or a GGUF file, become a [`Model`].
 //!
 //! [`ModelFiles::open`] reads only headers, maps each tensor to its place in the model, and reports everything that doesn't fit.
-//! [`ModelFiles::load`] reads the weights matrix by matrix, and [`ModelFiles::begin`] does so in pieces.
+//! [`ModelFiles::load`] reads the weights, each byte once, and [`ModelFiles::begin`] does so in pieces.
 //!
 //! ```no_run
 //! use moebius_model::load::{LoadOptions, ModelFiles};
@@ -21,6 +21,7 @@ mod cache_scales;
 mod checkpoint;
 mod course;
 mod experts;
+mod filling;
 mod host;
 mod kept;
 mod mapping;
@@ -37,6 +38,7 @@ pub(crate) use mapping::{Wanted, expand};
 pub use options::{BaseWeights, ExpertsFrom, InBlocks, LoadOptions};
 pub(crate) use placing::{is_whole, taken};
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -355,10 +357,13 @@ impl ModelFiles {
         (bytes >= sizes.least_cache()?).then_some(bytes)
     }
 
-    /// Loads the model to `device`; `progress` is called after each tensor, and after each matrix of a stack.
+    /// Loads the model to `device`; `progress` is called after each weight, and every 64 MiB of a large one.
     ///
-    /// Peak memory beyond the weights: one matrix of a file, and a copy of the largest weight where the device doesn't take over the host's
-    /// memory.
+    /// Where the file has weights as the device has them, in blocks or as values of the same bits, and the device computes in the host's memory (Flex),
+    /// they are read to where they stay, on all threads of the host. What is decoded or put in another order goes there piece by piece.
+    ///
+    /// Peak memory beyond the weights: some MiB for each thread or a matrix of a file, and a copy of the largest weight where the device doesn't take
+    /// over the host's memory, or the weight is rounded.
     ///
     /// # Errors
     /// [`Error::NoRoom`] as [`ModelFiles::check_memory`] says, before anything is read, [`Error::Weights`] when files can't be read,
@@ -379,6 +384,7 @@ impl ModelFiles {
             options,
             course: &mut course,
             progress,
+            ready: BTreeMap::new(),
         })?;
         options.of(model)
     }
@@ -501,6 +507,7 @@ impl Loading<'_> {
             options,
             course: &mut course,
             progress,
+            ready: BTreeMap::new(),
         };
         let built = building.go_on(&mut stream)?;
         Ok(match built {

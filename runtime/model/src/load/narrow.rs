@@ -1,23 +1,22 @@
 //! Weights in blocks of codes: which become such, and those that stay as a file has them.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 
+use burn::tensor::TensorData;
 use moebius::blocks::{BlockFormat, BlockLayout};
 use moebius_weights::Unfit;
 use moebius_weights::gguf::GgmlType;
 
 use super::checkpoint::Checkpoint;
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target, scales_of};
-use super::placing::{matrices_of, place, rows_in};
 use super::{InBlocks, LoadOptions};
 use crate::decoder::{Place, Slot};
 use crate::error::Error;
 use crate::families::Form;
 
-/// The blocks of some matrices of a place, a row after the other.
+/// The blocks of some matrices of a place, in words.
 pub(super) struct Blocks {
-    pub(super) bytes: Vec<u8>,
+    pub(super) words: TensorData,
     pub(super) layout: BlockLayout,
 }
 
@@ -137,50 +136,18 @@ fn check_file(reader: Checkpoint<'_>, plan: &Plan) -> Result<(), Error> {
     refused(types.into_iter().collect::<Vec<_>>().join(", "))
 }
 
-/// Reads the blocks of the matrices `of` of a place, whose format is `format`. `read` gets the name of each tensor.
-pub(super) fn read_blocks(
+/// Fills `out` with MXFP4 codes and scales in two tensors as the blocks of a GGUF file, from block `first` on.
+pub(super) fn read_mxfp4(
     reader: Checkpoint<'_>,
-    (at, target): (Place, &Target),
-    of: Range<usize>,
-    format: BlockFormat,
-    read: &mut dyn FnMut(&str),
-) -> Result<Blocks, Error> {
-    let [_, rows, columns] = at.slot.extents(&target.shape);
-    let row = format.row_bytes(columns);
-    let mut bytes = vec![0_u8; of.len() * rows * row];
-    for piece in &target.pieces {
-        let taken = rows_in(piece, rows);
-        let mut own = vec![0; taken * row];
-        for [number, to] in matrices_of(piece, &of) {
-            if piece.form.is_mxfp4() {
-                read_mxfp4(reader, piece, number, &mut own)?;
-            } else {
-                let first = number * taken + piece.skipped;
-                reader.read_blocks(&piece.name, [first, row], &mut own)?;
-            }
-            let out = &mut bytes[to * rows * row..][..rows * row];
-            place(piece, &own, out, [rows, row]);
-            read(&piece.name);
-        }
-    }
-    let shape = [of.len(), rows, columns];
-    let layout = BlockLayout { shape, format };
-    Ok(Blocks { bytes, layout })
-}
-
-/// Reads matrix `number` of MXFP4 codes and scales in two tensors as the blocks of a GGUF file.
-fn read_mxfp4(
-    reader: Checkpoint<'_>,
-    piece: &Piece,
-    number: usize,
+    name: &str,
+    first: u64,
     out: &mut [u8],
 ) -> Result<(), Error> {
     const HALF: usize = MXFP4_BLOCK / 2;
     let blocks = out.as_chunks_mut::<{ 1 + HALF }>().0;
     let (mut scales, mut codes) = (vec![0; blocks.len()], vec![[0_u8; HALF]; blocks.len()]);
-    let at = (number * blocks.len()) as u64;
-    reader.read_part(&scales_of(&piece.name), at, &mut scales)?;
-    reader.read_part(&piece.name, at * HALF as u64, codes.as_flattened_mut())?;
+    reader.read_part(&scales_of(name), first, &mut scales)?;
+    reader.read_part(name, first * HALF as u64, codes.as_flattened_mut())?;
     let layout = BlockFormat::Mxfp4.layout();
     for ((block, scale), codes) in blocks.iter_mut().zip(scales).zip(codes) {
         let code = |value: usize| codes[value / 2] >> (value % 2 * 4) & 15;

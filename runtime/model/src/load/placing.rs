@@ -5,7 +5,7 @@ use std::ops::Range;
 use burn::tensor::Device;
 use moebius::fp8::{Fp8Layout, Fp8Tensor, Quantizer};
 use moebius_ops::blocks::e2m1_values;
-use moebius_ops::quantize::quantize_host;
+use moebius_ops::quantize::{Quantized, quantize_host};
 use moebius_ops::scaling::{Fp8Scheme, HostScales, ScaleType};
 use moebius_weights::Fp8Weight;
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::families::{Form, Part};
 
 /// The row that row `row` of a piece gets in a place with `rows` rows.
-fn row_of(piece: &Piece, rows: usize, row: usize) -> usize {
+pub(super) fn row_of(piece: &Piece, rows: usize, row: usize) -> usize {
     let half = rows / 2;
     if piece.form == Form::Neighbours {
         let within = row % piece.head;
@@ -30,6 +30,20 @@ fn row_of(piece: &Piece, rows: usize, row: usize) -> usize {
     }
 }
 
+/// The rows of a place with `rows` rows that a piece has in their order, or at most in another order in each head; `None` for a piece whose rows go
+/// to others.
+pub(super) fn run_of(piece: &Piece, rows: usize) -> Option<Range<usize>> {
+    if is_transposed(piece) || piece.form.is_paired() {
+        return None;
+    }
+    match piece.part {
+        Part::Whole => Some(0..rows),
+        Part::Gate => Some(0..rows / 2),
+        Part::Up => Some(rows / 2..rows / 2 * 2),
+        Part::Keys | Part::Values => None,
+    }
+}
+
 /// Number of rows of a piece in a place with `rows` rows.
 pub(super) fn rows_in(piece: &Piece, rows: usize) -> usize {
     match piece.part {
@@ -38,6 +52,11 @@ pub(super) fn rows_in(piece: &Piece, rows: usize) -> usize {
         Part::Keys => rows / piece.head * piece.keys,
         Part::Values => rows / piece.head * (piece.head - piece.keys),
     }
+}
+
+/// Whether rows and columns of a piece, or of each of its heads, are exchanged.
+pub(super) fn is_transposed(piece: &Piece) -> bool {
+    transposed(piece, 0).is_some()
 }
 
 /// Number of rows, of the `taken` rows of a piece, that the file transposes together; `None` where it transposes none.
@@ -186,7 +205,17 @@ pub(super) fn rounded(
     shape: [usize; 3],
     quantizer: Quantizer,
 ) -> Result<Fp8Weight, Error> {
-    let [_, rows, columns] = shape;
+    let [stack, rows, columns] = shape;
+    if stack == 1 {
+        let matrix = quantize_host(values, rows, columns, quantizer);
+        let Quantized { codes, scales } = matrix.map_err(moebius::Error::from)?;
+        return Ok(Fp8Weight {
+            shape: shape.to_vec(),
+            codes,
+            scales,
+            ..stacked(quantizer.into(), [0, rows, columns])
+        });
+    }
     let mut stacked = stacked(quantizer.into(), shape);
     let size = rows * columns;
     let [down, across] = stacked.scheme.grid(rows, columns);

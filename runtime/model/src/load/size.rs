@@ -100,12 +100,12 @@ fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) 
     let one = [1, rows, columns];
     if let Some(kept) = Kept::of(slot, target, options) {
         let codes = match kept {
-            Kept::Blocks(format) => 4 * rows * format.row_words(columns),
+            Kept::Blocks(format) => count(&[4, rows, format.row_words(columns)]),
             Kept::Stored(scheme) => of_codes(one, scheme, parts(slot, target, options)),
             Kept::Rounded(by) => of_codes(one, by.into(), parts(slot, target, options)),
         };
-        let factors = factor_elements(target, one) * options.dtype.size();
-        return count(&[stack, codes + factors]);
+        let factors = count(&[factor_elements(target, one), options.dtype.size()]);
+        return codes.saturating_add(factors).saturating_mul(stack as u64);
     }
     let values = count(&[stack, rows, columns]);
     // Gradients pass through no narrow table.
@@ -119,7 +119,7 @@ fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) 
     } else {
         options.dtype_of(slot)
     };
-    values * dtype.size() as u64
+    values.saturating_mul(dtype.size() as u64)
 }
 
 /// The product of extents, in 64 bits: where addresses have 32, a stack of experts may have more values or bytes than a `usize` counts.
@@ -129,7 +129,7 @@ fn count(extents: &[usize]) -> u64 {
 }
 
 /// Bytes of FP8 codes with their padding and scales.
-fn of_codes(shape: [usize; 3], scheme: Fp8Scheme, parts: usize) -> usize {
+fn of_codes(shape: [usize; 3], scheme: Fp8Scheme, parts: usize) -> u64 {
     Fp8Layout { shape, scheme }.weight_bytes(parts)
 }
 

@@ -1,9 +1,11 @@
 //! Streams the weights of a model from a checkpoint to a device.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use burn::module::Module;
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::Room;
 use moebius::blocks::BlockTensor;
 use moebius::fp8::Weight;
 use moebius::moe::switching::ExpertSource;
@@ -12,6 +14,7 @@ use moebius::nn::takes_half_weights;
 use super::adapting::low_ranks;
 use super::course::Course;
 use super::experts::ExpertsInFiles;
+use super::filling::Rows;
 use super::host::{HostWeights, OnHost};
 use super::kept::{is_changed_beside, parts};
 use super::narrow::Blocks;
@@ -27,6 +30,8 @@ pub(super) struct WeightStream<'a> {
     pub(super) options: LoadOptions,
     pub(super) course: &'a mut Course,
     pub(super) progress: &'a mut dyn FnMut(Progress<'_>),
+    /// What has been read of a layer with a place of it that was asked for.
+    pub(super) ready: BTreeMap<Place, TensorData>,
 }
 
 impl<'a> WeightStream<'a> {
@@ -43,33 +48,93 @@ impl<'a> WeightStream<'a> {
         (self.progress)(self.course.at(reader, name));
     }
 
-    fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
-        let host = self.host();
-        let (plain, frozen) = (self.device.clone().inner(), self.options.frozen);
-        let device = if frozen { &plain } else { self.device };
-        let narrow = self.options.narrow_embedding
-            && matches!(at.slot, Slot::Embedding | Slot::Head)
-            && host.computes_in_f32()
-            && takes_half_weights(device);
-        let dtype = if narrow {
+    /// Whether the values of a place are bf16 in a model that computes in f32.
+    fn is_narrow(&self, at: Place) -> bool {
+        let asked = self.options.narrow_embedding && self.host().computes_in_f32();
+        let takes_halves = || {
+            if self.options.frozen {
+                takes_half_weights(&self.device.clone().inner())
+            } else {
+                takes_half_weights(self.device)
+            }
+        };
+        asked && matches!(at.slot, Slot::Embedding | Slot::Head) && takes_halves()
+    }
+
+    /// The dtype of the values of a place.
+    fn dtype(&self, at: Place) -> DType {
+        if self.is_narrow(at) {
             DType::BF16
         } else {
             self.options.dtype_of(at.slot)
-        };
+        }
+    }
+
+    /// All matrices of a place, if their rows go to the host without anything in between.
+    fn rows(&self, at: Place) -> Option<Rows<'a>> {
+        let host = self.host();
         let [stack, ..] = host.extents(at);
-        let read = host.floats(at, 0..stack, dtype, &mut |name| self.report(name));
-        let tensor: Tensor<D> = uploaded(read?, host.shape(at), (self.device, dtype));
+        host.direct(at, 0..stack, self.dtype(at))
+    }
+
+    /// The places that are read with a place: all of its layer, side by side, where tensors take over the memory that they are read to. Experts that
+    /// leave the device leave nothing behind that others need.
+    fn together(&self, at: Place) -> Vec<Place> {
+        let leaves = |at: Place| self.options.expert_cache.is_some() && at.slot.is_of_experts();
+        if !at.slot.is_of_layer() || leaves(at) || !Room::stays(self.device) {
+            return vec![at];
+        }
+        let places = self.files.plan.targets.keys().copied();
+        let places = places.filter(|other| other.slot.is_of_layer() && other.layer == at.layer);
+        places.filter(|other| !leaves(*other)).collect()
+    }
+
+    /// The words of blocks, or the values, of a place that has [`rows`](Self::rows).
+    fn direct(&mut self, at: Place) -> Result<Option<TensorData>, Error> {
+        if !self.ready.contains_key(&at) && self.rows(at).is_some() {
+            let places = self.together(at).into_iter();
+            let places = places.filter_map(|at| Some((at, self.rows(at)?)));
+            let (places, rows): (Vec<_>, Vec<_>) = places.unzip();
+            let (host, device) = (self.host(), self.device);
+            let read = host.read(&rows, Some(device), &mut |name| self.report(name))?;
+            self.ready.extend(places.into_iter().zip(read));
+        }
+        Ok(self.ready.remove(&at))
+    }
+
+    /// A place as it is loaded.
+    fn read(&mut self, at: Place) -> Result<OnHost, Error> {
+        let layout = self.rows(at).and_then(|rows| rows.layout());
+        Ok(match (self.direct(at)?, layout) {
+            (Some(words), Some(layout)) => OnHost::Blocks(Blocks { words, layout }),
+            (Some(values), None) => OnHost::Values(values),
+            (None, _) => {
+                let host = self.host();
+                let [stack, ..] = host.extents(at);
+                host.weight(at, 0..stack, &mut |name| self.report(name))?
+            }
+        })
+    }
+
+    fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
+        let (host, dtype) = (self.host(), self.dtype(at));
+        let [stack, ..] = host.extents(at);
+        let values = match self.direct(at)? {
+            Some(values) => values,
+            None => host.floats(at, 0..stack, dtype, &mut |name| self.report(name))?,
+        };
+        let tensor: Tensor<D> = uploaded(values, host.shape(at), (self.device, dtype));
         // Gradients pass through no narrow table: its values, widened, take its place.
-        Ok(if narrow && frozen {
+        Ok(if self.is_narrow(at) && self.options.frozen {
             tensor.cast(DType::F32)
         } else {
             tensor
         })
     }
 
-    fn uploaded(&self, blocks: &Blocks) -> Result<BlockTensor, Error> {
+    fn uploaded(&self, Blocks { words, layout }: Blocks) -> Result<BlockTensor, Error> {
         let plain = self.device.clone().inner();
-        let tensor = BlockTensor::from_bytes(&blocks.bytes, blocks.layout, &plain)?;
+        let tensor = BlockTensor::from_words(words, layout, &plain)?;
         Ok(self.made(tensor.with_dtype(self.options.dtype)))
     }
 
@@ -87,14 +152,13 @@ impl<'a> WeightStream<'a> {
         let host = self.host();
         let (shape, target) = (host.extents(at), host.target(at));
         let on = (self.device, self.options.dtype);
-        let read = host.weight(at, 0..shape[0], &mut |name| self.report(name));
-        let weight = match read? {
+        let weight = match self.read(at)? {
             OnHost::Codes(codes) => {
                 let codes = upload(&codes, &self.device.clone().inner())?;
                 let parts = parts(at.slot, target, self.options);
                 self.made(Weight::from_fp8(codes, parts)?)
             }
-            OnHost::Blocks(blocks) => Weight::from_blocks(self.uploaded(&blocks)?)?,
+            OnHost::Blocks(blocks) => Weight::from_blocks(self.uploaded(blocks)?)?,
             OnHost::Values(values) => floating(uploaded(values, host.shape(at), on), at.slot),
         };
         if is_changed_beside(at.slot, target, self.options) {
@@ -114,10 +178,13 @@ impl Weights for WeightStream<'_> {
     }
 
     fn table(&mut self, at: Place) -> Result<Option<BlockTensor>, Error> {
-        let blocks = self
-            .host()
-            .blocks(at, 0..1, &mut |name| self.report(name))?;
-        blocks.map(|blocks| self.uploaded(&blocks)).transpose()
+        if !self.host().has_blocks(at) {
+            return Ok(None);
+        }
+        let OnHost::Blocks(blocks) = self.read(at)? else {
+            unreachable!("what has blocks is read in blocks");
+        };
+        self.uploaded(blocks).map(Some)
     }
 
     fn weight(&mut self, at: Place) -> Result<Weight<2>, Error> {

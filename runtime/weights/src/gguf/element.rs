@@ -7,8 +7,9 @@
 use std::fmt;
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 use moebius_ops::blocks::{BlockFormat, UNEVEN};
+
+use crate::values::halves;
 
 /// Type of a tensor in a GGUF file: its values are stored in blocks along the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,18 +218,6 @@ fn blocks<const BYTES: usize, const VALUES: usize>(
     let (bytes, out) = (bytes.as_chunks().0, out.as_chunks_mut().0);
     for (bytes, out) in bytes.iter().zip(out) {
         block(bytes, out);
-    }
-}
-
-/// Decodes many F16 values at a time, for which the crate `half` uses vector instructions.
-fn halves(bytes: &[u8], out: &mut [f32]) {
-    const MANY: usize = 256;
-    let mut wide = [f16::ZERO; MANY];
-    for (bytes, out) in bytes.chunks(2 * MANY).zip(out.chunks_mut(MANY)) {
-        for (pair, wide) in bytes.as_chunks::<2>().0.iter().zip(&mut wide) {
-            *wide = f16::from_le_bytes(*pair);
-        }
-        wide[..out.len()].convert_to_f32_slice(out);
     }
 }
 

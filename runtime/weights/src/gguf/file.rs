@@ -11,6 +11,10 @@ use crate::error::{
     GgufError, InFile, Unfit, WeightsError, data_length, quoted, read_error, tensor,
 };
 use crate::source::{CHUNK, Joined, ReadAt, is_pointer, open_bytes};
+use crate::values::to_memory;
+
+/// Bytes whose values a cache of the processor holds, decoded from blocks and copied to where they stay.
+const SOME: usize = CHUNK / 16;
 
 /// Metadata keys of a model in several files: the number of files, a file's index from 0, and the number of tensors in all files.
 const SPLIT_COUNT: &str = "split.count";
@@ -255,6 +259,37 @@ impl GgufFile {
             decode(kind, bytes, values);
         }
         Ok(values)
+    }
+
+    /// Fills `out` with values like those of [`Self::read_f32_part`], from value `from` on: f32 as they lie in memory, of which `out` has whole
+    /// blocks. Several threads may fill parts of one vector at once.
+    ///
+    /// # Errors
+    /// As [`Self::read_f32_part`].
+    pub fn read_f32_to(&self, name: &str, from: u64, out: &mut [u8]) -> Result<(), WeightsError> {
+        let (kind, at) = self.part(name, from, out.len() as u64 / 4)?;
+        let mut begin = at.start;
+        let mut read = |bytes: &mut [u8]| -> Result<(), WeightsError> {
+            let read = self.bytes.read_at(begin, bytes);
+            read.map_err(read_error(&self.path))?;
+            begin += bytes.len() as u64;
+            self.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            Ok(())
+        };
+        if kind == GgmlType::F32 && cfg!(target_endian = "little") {
+            return read(out);
+        }
+        let most = SOME / kind.bytes * kind.values;
+        let mut values = vec![0.0; most.min(out.len() / 4)];
+        let mut bytes = vec![0; values.len() / kind.values * kind.bytes];
+        for out in out.chunks_mut(4 * most) {
+            let values = &mut values[..out.len() / 4];
+            let bytes = &mut bytes[..values.len() / kind.values * kind.bytes];
+            read(bytes)?;
+            decode(kind, bytes, values);
+            to_memory(values.iter().copied(), out);
+        }
+        Ok(())
     }
 
     /// Reads bytes of a tensor as they are in the file, from byte `at` on.

@@ -2,15 +2,23 @@
 
 use std::ops::Range;
 
+use half::f16;
 use moebius_ops::blocks::BlockFormat;
 use safetensors::Dtype;
 
-use super::integers::{AWQ_ORDER, IntegerWeight, Layout, words_of};
+use super::integers::{AWQ_ORDER, Declared, IntegerWeight, Layout, Zeros};
 use super::part::ReadParts;
 use crate::error::WeightsError;
+use crate::threads::on_threads;
 
 /// Codes of which two share a byte.
 pub(super) const PAIRS: usize = 32;
+
+/// Rows of blocks that a thread makes at a time, of which a cache holds one block each.
+const ROWS: usize = 256;
+
+/// The zero in the middle of the codes.
+const MIDDLE: i64 = 8;
 
 /// Formats of integers, the one with the fewest scales first.
 const FORMATS: [BlockFormat; 3] = [
@@ -20,27 +28,37 @@ const FORMATS: [BlockFormat; 3] = [
 ];
 
 /// The format of a weight whose blocks lie inside its groups; a larger group has the same scale and zero in several blocks. `None` for a weight that
-/// isn't of four bits, whose scales have more bits than those of blocks, or whose groups aren't neighboring columns. `in_order` says that those to
-/// which GPTQ gives numbers are.
-pub(super) fn format_of(weight: &IntegerWeight, in_order: bool) -> Option<BlockFormat> {
+/// isn't of four bits, whose scales have more bits than those of blocks, or whose groups aren't neighboring columns; those that GPTQ gives numbers to
+/// are, if the configuration says so.
+///
+/// Blocks of 32 have no zeros where these are all in the middle of the codes, as declared or for want of others, and scales are F16: Q4_0 takes 18
+/// bytes in place of 19.
+pub(super) fn format_of(weight: &IntegerWeight, declared: &Declared<'_>) -> Option<BlockFormat> {
     let scales = weight.scales.info.dtype;
     let is_gptq = matches!(weight.layout, Layout::Gptq { .. });
     let fits = weight.bits == 4
         && weight.layout != Layout::Bytes
         && matches!(scales, Dtype::F16 | Dtype::BF16)
-        && (weight.group_of.is_none() || is_gptq && in_order);
+        && (weight.group_of.is_none() || is_gptq && declared.in_order);
     let inside = |format: &BlockFormat| {
         let values = format.layout().values;
         let extents = [weight.width, weight.shape[1]];
         extents.iter().all(|extent| extent.is_multiple_of(values))
     };
-    FORMATS.into_iter().find(inside).filter(|_| fits)
+    let found = FORMATS.into_iter().find(inside).filter(|_| fits)?;
+    let in_middle = weight.zeros.is_none() || declared.symmetric;
+    let without_zeros = found == BlockFormat::Int4_32 && in_middle && scales == Dtype::F16;
+    Some(if without_zeros {
+        BlockFormat::Q4_0
+    } else {
+        found
+    })
 }
 
-/// Fills `out` with the blocks of rows of a weight that has this format.
+/// Fills `out` with the blocks of rows of a weight that has this format. Threads share the rows.
 ///
 /// # Errors
-/// [`WeightsError::WrongTensor`] for groups that aren't neighboring columns, and the errors of reading.
+/// [`WeightsError::WrongTensor`] for groups that aren't neighboring columns and zeros that aren't those declared, and the errors of reading.
 pub(super) fn read(
     weight: &IntegerWeight,
     format: BlockFormat,
@@ -49,31 +67,98 @@ pub(super) fn read(
     out: &mut [u8],
 ) -> Result<(), WeightsError> {
     check_order(weight, read)?;
-    let (layout, row_bytes) = (format.layout(), format.row_bytes(weight.shape[1]));
-    let (words, scales) = (
-        words_of(&read.bytes(&weight.codes)?),
-        read.floats(&weight.scales)?,
-    );
-    let zeros = weight.stored_zeros(read)?;
-    let mut codes = vec![[0; PAIRS]; layout.values / PAIRS];
-    // Neighboring rows of a column have their codes side by side in GPTQ and AWQ.
-    for block in 0..weight.shape[1] / layout.values {
-        let column = block * layout.values;
-        let group = column / weight.width;
-        let of_rows = out.chunks_exact_mut(row_bytes.max(1));
-        for (row, out) in rows.clone().zip(of_rows) {
-            let out = &mut out[block * layout.bytes..][..layout.bytes];
-            let scale = scales[weight.place(scales.len(), row, group)];
-            out[..layout.low.at].copy_from_slice(&scale.to_le_bytes()[1..]);
-            // F16 and BF16 leave these four bits of f32 empty.
-            out[0] |= weight.zero_of(&zeros, row, group) as u8;
-            for (from, codes) in (column..).step_by(PAIRS).zip(&mut codes) {
-                *codes = codes_of(weight, &words, row, from);
+    let stored = Stored {
+        weight,
+        format,
+        codes: read.bytes(&weight.codes)?,
+        scales: read.floats(&weight.scales)?,
+        zeros: weight.stored_zeros(read)?,
+    };
+    if format == BlockFormat::Q4_0 {
+        stored.check_zeros(rows.clone(), read)?;
+    }
+    let each = ROWS * format.row_bytes(weight.shape[1]).max(1);
+    let tasks = rows.step_by(ROWS).zip(out.chunks_mut(each));
+    on_threads(tasks.collect(), |(first, out)| {
+        stored.blocks(first, out);
+        Ok(())
+    })
+}
+
+/// A weight with what its tensors hold.
+struct Stored<'a> {
+    weight: &'a IntegerWeight,
+    format: BlockFormat,
+    /// Little-endian words.
+    codes: Vec<u8>,
+    scales: Vec<f32>,
+    zeros: Zeros,
+}
+
+impl Stored<'_> {
+    /// Fills `out` with the blocks of rows from row `first` on.
+    fn blocks(&self, first: usize, out: &mut [u8]) {
+        let (weight, layout) = (self.weight, self.format.layout());
+        let row_bytes = self.format.row_bytes(weight.shape[1]);
+        let mut codes = vec![[0; PAIRS]; layout.values / PAIRS];
+        // Neighboring rows of a column have their codes side by side in GPTQ and AWQ.
+        for block in 0..weight.shape[1] / layout.values {
+            let column = block * layout.values;
+            let group = column / weight.width;
+            let of_rows = out.chunks_exact_mut(row_bytes.max(1));
+            for (row, out) in (first..).zip(of_rows) {
+                let out = &mut out[block * layout.bytes..][..layout.bytes];
+                let scale = self.scales[weight.place(self.scales.len(), row, group)];
+                if self.format == BlockFormat::Q4_0 {
+                    // The number came from F16.
+                    let half = f16::from_f32(scale).to_le_bytes();
+                    out[..layout.low.at].copy_from_slice(&half);
+                } else {
+                    out[..layout.low.at].copy_from_slice(&scale.to_le_bytes()[1..]);
+                    // F16 and BF16 leave these four bits of f32 empty.
+                    out[0] |= weight.zero_of(&self.zeros, row, group) as u8;
+                }
+                for (from, codes) in (column..).step_by(PAIRS).zip(&mut codes) {
+                    *codes = self.codes_of(row, from);
+                }
+                layout.put(codes.as_flattened(), out);
             }
-            layout.put(codes.as_flattened(), out);
         }
     }
-    Ok(())
+
+    /// The codes of a row from a column on, a multiple of [`PAIRS`].
+    fn codes_of(&self, row: usize, column: usize) -> [u8; PAIRS] {
+        let words = self.codes.as_chunks::<4>().0;
+        let word = |at: usize| u32::from_le_bytes(words[at]);
+        let ([n, k], layout) = (self.weight.shape, self.weight.layout);
+        if layout == Layout::Awq {
+            let (of_row, shift) = (row / 8, 4 * AWQ_ORDER[row % 8]);
+            let code = |at: usize| word(of_row + (column + at) * (n / 8)) >> shift & 15;
+            return std::array::from_fn(|at| code(at) as u8);
+        }
+        let of_row: [u32; PAIRS / 8] = std::array::from_fn(|at| match layout {
+            Layout::Gptq { .. } => word((column / 8 + at) * n + row),
+            _ => word((row * k + column) / 8 + at),
+        });
+        std::array::from_fn(|at| (of_row[at / 8] >> (at % 8 * 4) & 15) as u8)
+    }
+
+    /// Checks that the zeros of rows are all in the middle of the codes, as declared.
+    fn check_zeros(&self, rows: Range<usize>, read: &dyn ReadParts) -> Result<(), WeightsError> {
+        let Some(part) = &self.weight.zeros else {
+            return Ok(());
+        };
+        for row in rows {
+            let zero = |group: usize| self.weight.zero_of(&self.zeros, row, group);
+            let mut zeros = (0..self.weight.groups).map(zero);
+            if let Some(zero) = zeros.find(|zero| *zero != MIDDLE) {
+                let expected = format!("zeros of {MIDDLE}, as sym = true");
+                let got = format!("{zero} in row {row}: decode the weights");
+                return Err(read.unfit(part, &expected, &got));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Checks that the groups of a weight are neighboring columns, as its format says.
@@ -92,18 +177,4 @@ fn check_order(weight: &IntegerWeight, read: &dyn ReadParts) -> Result<(), Weigh
             Err(read.unfit(part, &expected, &got))
         }
     }
-}
-
-/// The codes of a row from a column on, a multiple of [`PAIRS`].
-fn codes_of(weight: &IntegerWeight, words: &[u32], row: usize, column: usize) -> [u8; PAIRS] {
-    let [n, k] = weight.shape;
-    if weight.layout == Layout::Awq {
-        let (words, shift) = (&words[row / 8..], 4 * AWQ_ORDER[row % 8]);
-        return std::array::from_fn(|at| (words[(column + at) * (n / 8)] >> shift & 15) as u8);
-    }
-    let of_row: [u32; PAIRS / 8] = std::array::from_fn(|at| match weight.layout {
-        Layout::Gptq { .. } => words[(column / 8 + at) * n + row],
-        _ => words[(row * k + column) / 8 + at],
-    });
-    std::array::from_fn(|at| (of_row[at / 8] >> (at % 8 * 4) & 15) as u8)
 }

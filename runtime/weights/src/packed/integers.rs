@@ -54,12 +54,12 @@ pub(super) struct IntegerWeight {
     pub(super) layout: Layout,
     pub(super) bits: usize,
     pub(super) shape: [usize; 2],
-    groups: usize,
+    pub(super) groups: usize,
     /// Columns of a group where these are neighbors.
     pub(super) width: usize,
     pub(super) codes: Part,
     pub(super) scales: Part,
-    zeros: Option<Part>,
+    pub(super) zeros: Option<Part>,
     /// Group number of each inner column.
     pub(super) group_of: Option<Part>,
 }
@@ -81,6 +81,8 @@ pub(super) struct Declared<'a> {
     planar: bool,
     /// Whether the groups of GPTQ are told to be neighboring columns.
     pub(super) in_order: bool,
+    /// Whether all zeros are told to be the middle of the codes.
+    pub(super) symmetric: bool,
     /// All sizes of groups that the configuration names for some layer.
     sizes: Vec<usize>,
     /// The object with MLX's sizes.
@@ -113,6 +115,7 @@ impl<'a> Declared<'a> {
             below: if second { 0 } else { 1 },
             planar: format == Some("gptq_p"),
             in_order: quantization.is_some_and(|config| config["desc_act"] == false),
+            symmetric: quantization.is_some_and(|config| config["sym"] == true),
             sizes,
             mlx: config.map(|config| &config["quantization"]),
         }
@@ -508,7 +511,7 @@ fn of_stream(word: impl Fn(usize) -> u32, place: usize, bits: usize) -> u32 {
     (both >> shift) as u32 & (u32::MAX >> (WORD - bits))
 }
 
-pub(super) fn words_of(bytes: &[u8]) -> Vec<u32> {
+fn words_of(bytes: &[u8]) -> Vec<u32> {
     let words = bytes.as_chunks::<4>().0.iter();
     words.map(|&word| u32::from_le_bytes(word)).collect()
 }

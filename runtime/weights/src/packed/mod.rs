@@ -34,6 +34,8 @@ pub(crate) struct PackedWeight {
     pub(crate) file: usize,
     /// The format of the blocks that [`PackedWeight::read_blocks`] makes of the codes, if they can be such.
     pub(crate) blocks: Option<BlockFormat>,
+    /// The tensors that the weight lies in.
+    pub(crate) parts: Vec<TensorInfo>,
     layout: Layout,
 }
 
@@ -48,6 +50,16 @@ enum Layout {
 }
 
 impl PackedWeight {
+    /// Bytes of all tensors that the weight lies in.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.parts.iter().map(TensorInfo::bytes).sum()
+    }
+
+    /// Whether [`PackedWeight::read_blocks`] reads nothing but what the rows have.
+    pub(crate) fn has_rows(&self) -> bool {
+        matches!(self.layout, Layout::Fours(_))
+    }
+
     /// Appends the decoded values of the weight, row-major, to `values`.
     pub(crate) fn decode(
         &self,
@@ -154,8 +166,10 @@ pub(crate) fn find(
             if weight.shape.contains(&0) {
                 weight.blocks = None;
             }
-            let names = ENDINGS.iter().filter_map(|ending| of.get(ending));
-            parts.extend(names.map(|part| part.name));
+            for part in ENDINGS.iter().filter_map(|ending| of.get(ending)) {
+                weight.parts.push(part.info);
+                parts.push(part.name);
+            }
             found.insert(format!("{layer}.weight"), weight);
         }
     }
@@ -224,7 +238,8 @@ fn of_integers(weight: IntegerWeight, declared: &Declared<'_>) -> PackedWeight {
     PackedWeight {
         shape: weight.shape.to_vec(),
         file: weight.codes.info.file,
-        blocks: blocks::format_of(&weight, declared.in_order),
+        blocks: blocks::format_of(&weight, declared),
+        parts: Vec::new(),
         layout: Layout::Integers(weight),
     }
 }
@@ -234,6 +249,7 @@ fn of_fours(weight: Fours) -> Option<PackedWeight> {
         shape: weight.shape()?,
         file: weight.codes.info.file,
         blocks: weight.blocks(),
+        parts: Vec::new(),
         layout: Layout::Fours(weight),
     })
 }
@@ -244,6 +260,7 @@ fn table(state: &str, of: Parts<'_>, read: &dyn ReadParts) -> Result<PackedWeigh
         shape,
         file: weight.codes.info.file,
         blocks: None,
+        parts: Vec::new(),
         layout: Layout::Table(weight),
     })
 }
@@ -266,6 +283,7 @@ fn plain(
                 shape,
                 file,
                 blocks: None,
+                parts: Vec::new(),
                 layout,
             }))
         }
@@ -290,6 +308,7 @@ fn plain(
                 shape,
                 file,
                 blocks: None,
+                parts: Vec::new(),
                 layout: Layout::Affine(weight),
             });
             let fours = || of_fours(Fours::of_mlx(of, declared.mode(of.layer))?);

@@ -98,6 +98,47 @@ fn a_file_is_read_as_it_was_declared() {
     near("c", &all, 0.17);
 }
 
+/// Values that are filled in as they lie in memory are those of a vector, in one piece or several, whatever is between the file and memory.
+#[test]
+fn values_are_read_to_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.gguf");
+    // Of the last one more values than are decoded at a time.
+    let kinds = [
+        (GgmlType::F32, 512),
+        (GgmlType::F16, 700),
+        (GgmlType::BF16, 512),
+        (GgmlType::Q6_K, 512),
+        (GgmlType::Q4_0, 1 << 18),
+    ];
+    let specs = kinds.map(|(kind, count)| spec(&kind.to_string(), kind, &[2, count / 2]));
+    let mut writer = GgufWriter::begin(&path, &metadata(), &specs).unwrap();
+    for (kind, count) in kinds {
+        writer.append(&kind.to_string(), &values(count)).unwrap();
+    }
+    writer.finish().unwrap();
+    let file = GgufFile::open(&path).unwrap();
+    for (kind, count) in kinds {
+        let (name, before) = (kind.to_string(), file.bytes_read());
+        let mut bytes = vec![0; 4 * count];
+        let (first, second) = bytes.split_at_mut(2 * count);
+        file.read_f32_to(&name, (count / 2) as u64, second).unwrap();
+        file.read_f32_to(&name, 0, first).unwrap();
+        let read = file.bytes_read() - before;
+        assert_eq!(read, file.get(&name).unwrap().bytes(), "{name}");
+        let got = bytes.as_chunks::<4>().0.iter();
+        let got: Vec<f32> = got.map(|four| f32::from_ne_bytes(*four)).collect();
+        assert!(got == file.read_f32(&name).unwrap(), "{name}");
+        let past = file.read_f32_to(&name, 256, &mut vec![0; 4 * count]);
+        assert!(
+            matches!(past, Err(WeightsError::DataLength { .. })),
+            "{name}"
+        );
+    }
+    let part = file.read_f32_to("Q6_K", 0, &mut [0; 16]).unwrap_err();
+    assert!(part.to_string().contains("whole blocks of 256"), "{part}");
+}
+
 fn refused(path: &Path, specs: &[GgufSpec]) -> String {
     let refused = GgufWriter::begin(path, &metadata(), specs);
     refused.unwrap_err().to_string()

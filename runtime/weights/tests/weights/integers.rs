@@ -1,11 +1,13 @@
 //! Integer weights in the layouts of GPTQ, AWQ and compressed-tensors (`tests/cases/make_integers.py`), and the blocks that are made of them.
 
+use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use half::{bf16, f16};
 use moebius_ops::blocks::BlockFormat;
-use moebius_weights::{Dtype, Reader};
+use moebius_weights::{Dtype, ReadAt, Reader};
 use serde_json::{Value, json};
 
 use crate::files::{Tensor, f32s, file, noise, uniform};
@@ -111,14 +113,17 @@ fn reader(tensors: &[Tensor], config: Value) -> Reader {
 
 /// Checks that rows of blocks decode to the bits of the weight.
 fn assert_rows(reader: &Reader, format: BlockFormat, rows: Range<usize>) {
-    let k = reader.get("x.weight").unwrap().shape[1];
+    let [n, k] = reader.get("x.weight").unwrap().shape[..] else {
+        panic!("a matrix");
+    };
     let mut bytes = vec![0; rows.len() * format.row_bytes(k)];
     let before = reader.bytes_read();
     reader
         .read_blocks("x.weight", rows.start, &mut bytes)
         .unwrap();
-    let read = (4 * rows.len() * k) as u64;
-    assert_eq!(reader.bytes_read() - before, read);
+    let stored = reader.stored_bytes("x.weight").unwrap();
+    let [begin, end] = [rows.start, rows.end].map(|row| stored * row as u64 / n as u64);
+    assert_eq!(reader.bytes_read() - before, end - begin);
     let got = format.decoded(&format.to_words(&bytes, k).unwrap(), k);
     let want = reader.read_f32("x.weight").unwrap();
     let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -129,8 +134,8 @@ fn assert_rows(reader: &Reader, format: BlockFormat, rows: Range<usize>) {
 /// The blocks of any codes, zeros and scales have the bits of the decoded weight, in every layout, and a group is one block or several.
 #[test]
 fn blocks_of_integers_have_the_bits_of_their_values() {
-    use BlockFormat::{Int4_32, Int4_64, Int4_128};
-    for (k, width, format) in [
+    use BlockFormat::{Int4_32, Int4_64, Int4_128, Q4_0};
+    for (k, width, with_zeros) in [
         (256, 32, Int4_32),
         (192, 64, Int4_64),
         (256, 128, Int4_128),
@@ -145,6 +150,12 @@ fn blocks_of_integers_have_the_bits_of_their_values() {
             for tensors in layers {
                 let reader = reader(&tensors, config(width, false));
                 let name = tensors[0].0;
+                // Codes and scales alone, and these as wide as those of Q4_0.
+                let without = tensors.len() == 2 && dtype == Dtype::F16;
+                let format = match with_zeros {
+                    Int4_32 if without => Q4_0,
+                    format => format,
+                };
                 assert_eq!(
                     reader.blocks("x.weight"),
                     Some(format),
@@ -168,6 +179,84 @@ fn blocks_take_about_the_bytes_of_the_file() {
         let share = (64 * 4 * format.row_words(1024)) as f64 / stored as f64;
         assert!(1.0 < share && share < most, "{format}: {share}");
     }
+}
+
+/// Groups of 32 columns without zeros, or with zeros that are told to be in the middle of the codes, are blocks of Q4_0, which take no byte more than
+/// the file.
+#[test]
+fn blocks_without_zeros_take_the_bytes_of_the_file() {
+    let (q4_0, shape) = (BlockFormat::Q4_0, [24, 96]);
+    let [_, packed, _] = others(shape, 32, Dtype::F16);
+    let of_packed = reader(&packed, config(32, false));
+    assert_eq!(of_packed.blocks("x.weight"), Some(q4_0));
+    assert_rows(&of_packed, q4_0, 0..24);
+    let stored = of_packed.stored_bytes("x.weight").unwrap();
+    assert_eq!((24 * q4_0.row_bytes(96)) as u64, stored);
+
+    let mut told = config(32, false);
+    told["quantization_config"]["sym"] = json!(true);
+    let mut tensors = gptq(shape, 32, Dtype::F16);
+    let any = reader(&tensors, told.clone());
+    let read = any.read_blocks("x.weight", 0, &mut vec![0; q4_0.row_bytes(96)]);
+    let error = read.unwrap_err().to_string();
+    let parts = ["x.qzeros", "zeros of 8", "in row 0: decode the weights"];
+    assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+    // Stored zeros are smaller by 1.
+    tensors[1].3.fill(0x77);
+    let in_middle = reader(&tensors, told);
+    assert_eq!(in_middle.blocks("x.weight"), Some(q4_0));
+    assert_rows(&in_middle, q4_0, 5..24);
+}
+
+/// A source of bytes that notes what it is told of.
+#[derive(Debug)]
+struct Told(Vec<u8>, Arc<Mutex<Vec<Range<u64>>>>);
+
+impl ReadAt for Told {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(at, out)
+    }
+
+    fn expect(&self, bytes: Range<u64>) {
+        self.1.lock().unwrap().push(bytes);
+    }
+}
+
+/// A weight in several tensors counts by their bytes, of which the file is told, too.
+#[test]
+fn a_weight_in_parts_counts_as_its_bytes_in_the_file() {
+    let tensors = gptq([8, 64], 32, Dtype::F16);
+    let lengths: Vec<u64> = tensors.iter().map(|tensor| tensor.3.len() as u64).collect();
+    let (stored, bytes, told) = (lengths.iter().sum::<u64>(), file(&tensors), Arc::default());
+    let data = bytes.len() as u64 - stored;
+    let source: Box<dyn ReadAt> = Box::new(Told(bytes, Arc::clone(&told)));
+    let config = Some(("config.json", config(32, false)));
+    let reader = Reader::from_sources([("test".to_owned(), source)], config).unwrap();
+    assert_eq!(reader.stored_bytes("x.weight"), Some(stored));
+    assert_eq!(reader.stored_bytes("y.weight"), None);
+    // The last byte of the codes and the first of the zeros behind them.
+    reader.expect("x.weight", lengths[0] - 1..lengths[0] + 1);
+    let between = data + lengths[0];
+    assert_eq!(
+        *told.lock().unwrap(),
+        [between - 1..between, between..between + 1]
+    );
+    for rows in [0..3, 3..8] {
+        let count = (64 * rows.len()) as u64;
+        let from = (64 * rows.start) as u64;
+        let values = reader
+            .read_f32_part("x.weight", from..from + count)
+            .unwrap();
+        let mut bytes = vec![0; 4 * values.len()];
+        reader.read_f32_to("x.weight", from, &mut bytes).unwrap();
+        let again = bytes.as_chunks::<4>().0.iter();
+        assert!(again.map(|four| f32::from_ne_bytes(*four)).eq(values));
+    }
+    assert_eq!(reader.bytes_read(), 2 * stored);
 }
 
 #[test]

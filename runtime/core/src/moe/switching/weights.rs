@@ -83,17 +83,18 @@ impl From<HostBlocks> for HostWeight {
 }
 
 impl HostBlocks {
-    /// The blocks of one matrix, row by row without padding as files have them, for inputs and outputs of `dtype`. `layout` is that of a stack
-    /// of this one matrix.
+    /// The blocks of one matrix as they lie in the memory of a device ([`BlockTensor::from_words`](crate::blocks::BlockTensor::from_words)), for inputs
+    /// and outputs of `dtype`. `layout` is that of a stack of this one matrix.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for several matrices, rows that aren't whole blocks, another number of bytes than the
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for several matrices, rows that aren't whole blocks, words of another shape or type than the
     /// layout has, and a dtype that isn't f32, f16 or bf16.
-    pub fn new(bytes: &[u8], layout: BlockLayout, dtype: DType) -> Result<Self, Error> {
+    pub fn new(words: TensorData, layout: BlockLayout, dtype: DType) -> Result<Self, Error> {
         Mismatch::check("matrices of an expert's weight", 1, layout.shape[0])?;
         element(dtype)?;
+        layout.check_words(&words)?;
         Ok(Self {
-            words: layout.words(bytes)?,
+            words,
             layout,
             dtype,
         })
