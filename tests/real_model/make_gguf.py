@@ -1,8 +1,8 @@
-"""Writes a GGUF file again with its matrices as Q8_0 or in f32, from the same values that make_folders.py gives the folders.
+"""Writes a GGUF file again with its matrices as Q8_0, in bf16 or in f32, from the same values that make_folders.py gives the folders.
 
-Whatever isn't a matrix stays float32, and every entry of the file is kept, its tokenizer included. A matrix that is Q8_0 already stays as it is
-in a file of that kind.
-Usage: python make_gguf.py q8_0|f32 MODEL.gguf OUT.gguf
+Whatever isn't a matrix stays float32, and every entry of the file is kept, its tokenizer included. A matrix that is of the kind already stays as
+it is.
+Usage: python make_gguf.py q8_0|bf16|f32 MODEL.gguf OUT.gguf
 Needs: gguf, numpy, pyyaml.
 """
 import os, sys
@@ -13,6 +13,7 @@ import numpy as np
 # What the writer, or the other kind of matrices, says by itself.
 WRITTEN = {"general.architecture", "general.file_type", "general.quantization_version"}
 KINDS = {"q8_0": (gguf.GGMLQuantizationType.Q8_0, gguf.LlamaFileType.MOSTLY_Q8_0),
+         "bf16": (gguf.GGMLQuantizationType.BF16, gguf.LlamaFileType.MOSTLY_BF16),
          "f32": (gguf.GGMLQuantizationType.F32, gguf.LlamaFileType.ALL_F32)}
 
 

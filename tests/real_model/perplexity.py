@@ -8,35 +8,21 @@ reads each file twice: with its values written in f32, which must agree within L
 the weights, to 8 bits, which changes the perplexity by up to half a percent: ROUNDED bounds that.
 Prints JSON, a line for the machine and one a file, then a table in Markdown. Fails where a program fails, or the perplexities differ by more than
 these, or are of other counts of tokens.
-Needs: gguf, transformers, and what llama_cpp.py needs.
+Needs: gguf, and what llama_cpp.py needs.
 """
-import argparse, collections, json, os, pathlib, subprocess, sys, tempfile
-
-import gguf
+import argparse, json, os, pathlib, sys, tempfile
 
 import make_gguf
 from compare import near
+from gguf_files import Failed, made, matrices, ran
 from speed import machine
 
 LIMIT, ROUNDED = 1e-3, 1e-2
 # As many as llama.cpp takes by itself. A window begins with the last token of the one before, so that each token is computed and judged once.
 CONTEXT, STRIDE = 512, 511
-# The files that are made: a model's folder, and what its matrices become.
-CONVERTED = (("llama", "Q4_K"), ("mixtral-split", "Q8_0"))
+# The files: a model's folder, and what its matrices are.
+FILES = (("llama", "Q8_0"), ("llama", "Q4_1"), ("llama", "Q4_K"), ("mixtral-split", "Q8_0"))
 HEADS = ("model", "weights", "matrices", "tokens", "moebius", "llama.cpp, in f32", "ratio", "llama.cpp", "ratio")
-
-
-class Failed(Exception):
-    """A program that ended with another status than 0, and its last words."""
-
-
-def ran(*command):
-    """What a program wrote to standard output."""
-    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-    if ended.returncode:
-        words = " / ".join(ended.stderr.strip().splitlines()[-3:])
-        raise Failed(f"{pathlib.Path(command[0]).name} failed with status {ended.returncode}: {words}")
-    return ended.stdout
 
 
 def ours(path, given):
@@ -51,26 +37,11 @@ def theirs(path, given):
     return json.loads(said.strip().splitlines()[-1])
 
 
-def matrices(path):
-    """The types of a file's matrices, most frequent first: rows that are no whole blocks of a type have another."""
-    types = collections.Counter(tensor.tensor_type.name for tensor in gguf.GGUFReader(path).tensors if len(tensor.shape) > 1)
-    return ", ".join(f"{count} {name}" for name, count in types.most_common())
-
-
-def file_of(model, weights, given, folder):
-    """The file with these weights; one that is made lies in `folder`."""
-    if (model, weights) not in CONVERTED:
-        return {"Q4_1": given.q4_1, "Q8_0": given.q8_0}[weights]
-    path = pathlib.Path(folder) / f"{model}.{weights}.gguf"
-    ran(given.moebius, "convert", "--model", given.folders / model, "--to", f"gguf:{weights}", "--out", path, "--json")
-    return path
-
-
 def compared(model, weights, given, folder):
     """A row of the table, with `wrong` where the perplexities aren't equal."""
     row = {"model": model, "weights": weights}
     try:
-        path = file_of(model, weights, given, folder)
+        path = made(model, weights, given, folder)
         values = pathlib.Path(folder) / f"{model}.{weights}.f32.gguf"
         make_gguf.main("f32", path, values)
         mine, same, rounded = ours(path, given), theirs(values, given), theirs(path, given)
@@ -120,7 +91,7 @@ def arguments():
 
 def main():
     given = arguments()
-    files = [(model, weights) for model, weights in (("llama", "Q8_0"), ("llama", "Q4_1"), *CONVERTED) if given.only in f"{model} {weights}"]
+    files = [(model, weights) for model, weights in FILES if given.only in f"{model} {weights}"]
     if not files:
         sys.exit("nothing to compare: --only is in no file's model and weights")
     print(json.dumps({"machine": machine(given) | {"threads": given.threads}}), flush=True)

@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 
-def load(folder):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+def load(folder, dtype=torch.float32):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True)
     return model.eval(), PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
 
 

@@ -7,10 +7,11 @@ use moebius_engine::{Constraint, Engine, EngineOptions, Generation, Proposals, S
 use moebius_text::{Chat, ChatTemplate, Message, Tokenizer};
 use serde_json::json;
 
+use crate::answer::{Answer, AnswerStream};
 use crate::answerer::Answerer;
 use crate::args::ChatArgs;
 use crate::error::CliError;
-use crate::published::{self, Answer, AnswerStream, Source};
+use crate::published::{self, Source};
 use crate::screen::{DIM, Outcome, Screen};
 use crate::speculation;
 
@@ -144,7 +145,7 @@ fn show(turn: &Turn, screen: &mut Screen) -> Result<(), CliError> {
         "ids": ids,
         "finish": finish,
         "prompt_tokens": prompt,
-        "first_token_s": answer.prefill_s,
+        "first_token_s": answer.prefill_s(),
         "decode_tokens_per_s": decode,
     });
     if let Some(proposals) = proposals {

@@ -1,6 +1,7 @@
 //! `moebius generate`, `logits` and `perplexity`: ask a published model once. Files are read before the device is opened, since
 //! that fails sooner.
 
+use std::fs;
 use std::time::Instant;
 
 use anstyle::Style;
@@ -9,13 +10,14 @@ use moebius_device::Device;
 use moebius_engine::{EngineOptions, Generation, Proposals};
 use moebius_model::decoder::Routes;
 use moebius_model::{LayerTokens, Perplexity, Windows};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::answer::{Answer, AnswerStream, Speeds, follow_all};
 use crate::answerer::Answerer;
 use crate::args::{GenerateArgs, LogitsArgs, PerplexityArgs};
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::published::{self, Answer, AnswerStream, Source};
+use crate::published::{self, Source};
 use crate::screen::{DIM, Outcome, Screen, Table};
 use crate::speculation;
 
@@ -24,22 +26,30 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     let sampling = args.sampling.sampling()?;
     let source = Source::named(&args.prompt.model)?;
     let source = source.with_special_as_text(args.prompt.no_special);
-    let ids = published::prompt(&args.prompt, &source)?;
-    let stream = AnswerStream::new(&source.tokenizer, &args.stop)?;
+    let prompts = prompts(args, &source)?;
+    let prompt_tokens: Vec<usize> = prompts.iter().map(Vec::len).collect();
     let constraint = published::constraint(&args.form, &source.tokenizer)?;
+    let requests = prompts.into_iter().map(|ids| {
+        let mut generation = Generation::new(ids, args.max_tokens)
+            .with_sampling(sampling.clone())
+            .with_ends(source.tokenizer.eos_ids().iter().copied());
+        generation.constraint = constraint.clone();
+        let stream = AnswerStream::new(&source.tokenizer, &args.stop)?;
+        Ok((stream, generation))
+    });
+    let requests = requests.collect::<Result<Vec<_>, CliError>>()?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
-    let room = EngineOptions::for_one(ids.len().saturating_add(args.max_tokens));
+    let tokens = prompt_tokens.iter();
+    let tokens = tokens.map(|prompt| prompt.saturating_add(args.max_tokens));
+    let room = EngineOptions::for_all(tokens);
     let answerer = Answerer::open(&args.engine, &source, room, screen)?;
     let mut engine = answerer.engine;
     if counts {
         engine.count_experts();
     }
-    let prompt_tokens = ids.len();
-    let mut generation = Generation::new(ids, args.max_tokens)
-        .with_sampling(sampling)
-        .with_ends(source.tokenizer.eos_ids().iter().copied());
-    generation.constraint = constraint;
-    let answer = stream.follow(&mut engine, generation, &|| false, screen)?;
+    let alone = args.prompts.is_none();
+    let mut show = |text: &str| if alone { screen.text(text) } else { Ok(()) };
+    let answers = follow_all(requests, &mut engine, &|| false, &mut show)?;
     let place = Place {
         name: answerer.name,
         source: &source,
@@ -51,11 +61,47 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
         prompt_tokens,
         experts: counts.then(|| engine.expert_load()).transpose()?,
     };
-    place.result(args, &answer, screen)?;
+    place.result(args, &answers, screen)?;
     Ok(Outcome::Good)
 }
 
-/// The model, the device and the prompt of a command, for its result.
+/// Tokens of each prompt: of the one that is given, or of those in a file.
+fn prompts(args: &GenerateArgs, source: &Source) -> Result<Vec<Vec<u32>>, CliError> {
+    let Some(path) = &args.prompts else {
+        return Ok(vec![published::prompt(&args.prompt, source)?]);
+    };
+    let (text, path) = (fs::read_to_string(path), path.display());
+    let text = text.map_err(CliError::read(&path))?;
+    let refuse = |message: String| {
+        let hint = r#"each line is a prompt as JSON has texts, such as "The sea was\n""#;
+        CliError::usage(message, Some(hint))
+    };
+    let mut prompts = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let prompt = serde_json::from_str::<String>(line);
+        let prompt = prompt.map_err(|_| {
+            let line = line.chars().take(40).collect::<String>();
+            refuse(format!(
+                "{path}, line {}: expected a text in JSON, got {line}",
+                at + 1
+            ))
+        })?;
+        let ids = published::encoded(prompt, args.prompt.chat, source)?;
+        if ids.is_empty() {
+            let message = format!("{path}, line {}: the prompt is empty", at + 1);
+            return Err(refuse(message));
+        }
+        prompts.push(ids);
+    }
+    if prompts.is_empty() {
+        return Err(refuse(format!(
+            "{path}: expected a prompt or more, got none"
+        )));
+    }
+    Ok(prompts)
+}
+
+/// The model, the device and the prompts of a command, for its result.
 struct Place<'a> {
     name: Device,
     source: &'a Source,
@@ -66,7 +112,8 @@ struct Place<'a> {
     proposals: Option<Proposals>,
     /// The moves of experts to the device, if they are in main memory.
     moves: Option<CacheStatistics>,
-    prompt_tokens: usize,
+    /// Tokens of each prompt.
+    prompt_tokens: Vec<usize>,
     /// Tokens of each expert, if asked for.
     experts: Option<Vec<LayerTokens>>,
 }
@@ -75,42 +122,18 @@ impl Place<'_> {
     fn result(
         &self,
         args: &GenerateArgs,
-        answer: &Answer,
+        answers: &[Answer],
         screen: &mut Screen,
     ) -> Result<(), CliError> {
-        let prefill = self.prompt_tokens as f64 / answer.prefill_s;
-        let decode = answer.decode_speed();
-        let speed = decode.map_or("–".to_owned(), |speed| format!("{speed:.1}"));
-        let proposals = self.proposals.map(speculation::said);
-        let proposals = proposals.map_or(String::new(), |said| format!(" · {said}"));
-        let said = format!(
-            "{} on {} in {} · loaded in {:.1} s · prompt {} tokens, {prefill:.0} tokens/s · {} tokens, {speed} tokens/s{proposals} · cache {} · {}",
-            self.source.files.family(),
-            self.name,
-            args.engine.place.precision(),
-            self.load_s,
-            self.prompt_tokens,
-            answer.ids.len(),
-            bytes(self.cache_bytes as u64),
-            answer.finish,
-        );
+        if args.prompts.is_some() {
+            for (at, answer) in answers.iter().enumerate() {
+                screen.heading(&format!("{} of {}", at + 1, answers.len()))?;
+                screen.line(&answer.text)?;
+            }
+        }
+        let said = self.said(args, answers);
         screen.line(&format!("\n{}", screen.paint(DIM, &said)))?;
-        let mut object = json!({
-            "device": self.name,
-            "model": self.source.name(),
-            "family": self.source.files.family(),
-            "dtype": args.engine.place.dtype.option(),
-            "weights": args.engine.place.weights_option(),
-            "text": answer.text,
-            "ids": answer.ids,
-            "finish": answer.finish,
-            "prompt_tokens": self.prompt_tokens,
-            "load_s": self.load_s,
-            "prefill_tokens_per_s": prefill,
-            "decode_tokens_per_s": decode,
-            "cache_bytes": self.cache_bytes,
-            "kv_cache_dtype": self.cache_format,
-        });
+        let mut object = self.figures(args, answers);
         if let Some(proposals) = self.proposals {
             object["speculation"] = speculation::figures(proposals);
         }
@@ -128,6 +151,73 @@ impl Place<'_> {
             object["experts"] = json!(experts);
         }
         screen.object(&object)
+    }
+
+    /// What was computed and how fast, in a line.
+    fn said(&self, args: &GenerateArgs, answers: &[Answer]) -> String {
+        let speeds = Speeds::of(answers);
+        let tokens: usize = answers.iter().map(|answer| answer.ids.len()).sum();
+        let speed = speeds.decode;
+        let speed = speed.map_or("–".to_owned(), |speed| format!("{speed:.1}"));
+        let proposals = self.proposals.map(speculation::said);
+        let proposals = proposals.map_or(String::new(), |said| format!(" · {said}"));
+        let (prompts, finish) = match (&args.prompts, answers) {
+            (None, [answer]) => ("prompt".to_owned(), format!(" · {}", answer.finish)),
+            _ => (format!("{} prompts,", answers.len()), String::new()),
+        };
+        format!(
+            "{} on {} in {} · loaded in {:.1} s · {prompts} {} tokens, {:.0} tokens/s · {tokens} tokens, {speed} tokens/s{proposals} · cache {}{finish}",
+            self.source.files.family(),
+            self.name,
+            args.engine.place.precision(),
+            self.load_s,
+            self.all_prompt_tokens(),
+            self.all_prompt_tokens() as f64 / speeds.prefill_s,
+            bytes(self.cache_bytes as u64),
+        )
+    }
+
+    /// The same as JSON, with the answers: the one to a prompt, or a list of those to a file's.
+    fn figures(&self, args: &GenerateArgs, answers: &[Answer]) -> Value {
+        let speeds = Speeds::of(answers);
+        let mut object = json!({
+            "device": self.name,
+            "model": self.source.name(),
+            "family": self.source.files.family(),
+            "dtype": args.engine.place.dtype.option(),
+            "weights": args.engine.place.weights_option(),
+            "prompt_tokens": self.all_prompt_tokens(),
+            "load_s": self.load_s,
+            "prefill_tokens_per_s": self.all_prompt_tokens() as f64 / speeds.prefill_s,
+            "decode_tokens_per_s": speeds.decode,
+            "cache_bytes": self.cache_bytes,
+            "kv_cache_dtype": self.cache_format,
+        });
+        match (&args.prompts, answers) {
+            (None, [answer]) => {
+                object["text"] = json!(answer.text);
+                object["ids"] = json!(answer.ids);
+                object["finish"] = json!(answer.finish);
+            }
+            _ => {
+                let answers = answers.iter().zip(&self.prompt_tokens);
+                let answers = answers.map(|(answer, prompt_tokens)| {
+                    json!({
+                        "text": answer.text,
+                        "ids": answer.ids,
+                        "finish": answer.finish,
+                        "prompt_tokens": prompt_tokens,
+                    })
+                });
+                object["answers"] = answers.collect();
+            }
+        }
+        object
+    }
+
+    /// Tokens of all prompts together.
+    fn all_prompt_tokens(&self) -> usize {
+        self.prompt_tokens.iter().sum()
     }
 }
 

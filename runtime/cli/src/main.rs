@@ -2,6 +2,7 @@
 //! upcycling, merging, conversion, downloads, packages, a search for faster options, generation, conversation, serving, perplexity, and the
 //! command's own configuration, completions and manual.
 
+mod answer;
 mod answerer;
 mod args;
 mod bench;

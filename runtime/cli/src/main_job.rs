@@ -5,13 +5,14 @@ use moebius_device::Device;
 use moebius_engine::{EngineOptions, Generation, Sampling, SamplingOptions};
 use serde::Serialize;
 
+use crate::answer::AnswerStream;
 use crate::answerer::Answerer;
 use crate::args::{DeviceArgs, EngineArgs, ModelPrecision, PlaceArgs};
 use crate::bench::{Measured, print_short, watched};
 use crate::bundled;
 use crate::devices::Survey;
 use crate::error::CliError;
-use crate::published::{AnswerStream, Source};
+use crate::published::Source;
 use crate::report::Report;
 use crate::resolve::resolve;
 use crate::screen::{DIM, Outcome, Screen};

@@ -1,4 +1,4 @@
-//! A published model's weights, tokenizer and chat template, and the answer that it generates.
+//! A published model's weights, tokenizer and chat template.
 
 use std::fmt::Display;
 use std::io::Read;
@@ -10,12 +10,12 @@ use burn::tensor::DType;
 use indicatif::ProgressBar;
 use moebius::nn::takes_half_weights;
 use moebius_device::{Device, Work, host_memory_free};
-use moebius_engine::{Constraint, Ended, Engine, EngineOptions, Event, Generation};
+use moebius_engine::{Constraint, EngineOptions};
 use moebius_grammar::{Grammars, Part};
 use moebius_model::decoder::{CacheMemory, Model};
 use moebius_model::load::{ExpertsFrom, InBlocks, LoadOptions, ModelFiles, Progress};
 use moebius_model::{Adapter, ExpertLoad, LayerTokens};
-use moebius_text::{Chat, ChatTemplate, Files, Message, StopStrings, TextStream, Tokenizer};
+use moebius_text::{Chat, ChatTemplate, Files, Message, Tokenizer};
 use moebius_weights::folder::model_at;
 
 use crate::args::{FormArgs, ModelArgs, ModelPrecision, PlaceArgs, PromptArgs};
@@ -332,18 +332,22 @@ pub(crate) fn prompt(args: &PromptArgs, source: &Source) -> Result<Vec<u32>, Cli
         Some(text) => text.clone(),
         None => standard_input()?,
     };
-    let ids = if args.chat {
-        let template = source.template()?;
-        let chat = Chat::new([Message::new("user", text)]).with_generation_prompt(true);
-        template.encode(&chat, &source.tokenizer)?
-    } else {
-        source.tokenizer.encode(&text, true)?
-    };
+    let ids = encoded(text, args.chat, source)?;
     if ids.is_empty() {
         let hint = "--prompt TEXT, or text on standard input";
         return Err(CliError::usage("the prompt is empty", Some(hint)));
     }
     Ok(ids)
+}
+
+/// Tokens of a text, or of a message in the model's chat template.
+pub(crate) fn encoded(text: String, chat: bool, source: &Source) -> Result<Vec<u32>, CliError> {
+    if !chat {
+        return Ok(source.tokenizer.encode(&text, true)?);
+    }
+    let template = source.template()?;
+    let chat = Chat::new([Message::new("user", text)]).with_generation_prompt(true);
+    Ok(template.encode(&chat, &source.tokenizer)?)
 }
 
 /// What restricts answers to the form that is asked for, if one is.
@@ -368,103 +372,6 @@ fn standard_input() -> Result<String, CliError> {
     let read = std::io::stdin().read_to_string(&mut text);
     read.map_err(CliError::read("standard input"))?;
     Ok(text)
-}
-
-/// An answer in the making, shown while it is generated.
-pub(crate) struct AnswerStream(TextStream);
-
-/// A generated answer, and the time it took.
-#[derive(Default)]
-pub(crate) struct Answer {
-    pub(crate) text: String,
-    pub(crate) ids: Vec<u32>,
-    /// Reason of the answer's end: stop, length, or interrupted.
-    pub(crate) finish: &'static str,
-    /// Seconds until the first token.
-    pub(crate) prefill_s: f64,
-    /// Seconds from the first token to the end.
-    decode_s: f64,
-}
-
-impl AnswerStream {
-    pub(crate) fn new(tokenizer: &Tokenizer, stops: &[String]) -> Result<Self, CliError> {
-        let stops = StopStrings::new(stops.iter().cloned())?;
-        Ok(Self(TextStream::new(tokenizer, stops)))
-    }
-
-    /// Generates an answer and shows its text, until it ends or `interrupted` returns true.
-    pub(crate) fn follow(
-        mut self,
-        engine: &mut Engine,
-        generation: Generation,
-        interrupted: &dyn Fn() -> bool,
-        screen: &mut Screen,
-    ) -> Result<Answer, CliError> {
-        let begun = Instant::now();
-        let id = engine.add(generation)?;
-        let mut answer = Answer {
-            finish: "length",
-            ..Answer::default()
-        };
-        while !engine.is_idle() {
-            if interrupted() {
-                engine.cancel(id);
-                answer.finish = "interrupted";
-                break;
-            }
-            for (_, event) in engine.step()? {
-                match event {
-                    Event::Token(draw) => {
-                        if answer.ids.is_empty() {
-                            answer.prefill_s = begun.elapsed().as_secs_f64();
-                        }
-                        answer.ids.push(draw.id);
-                        let piece = self.0.push(draw.id)?;
-                        answer.say(&piece.text, screen)?;
-                        if piece.stop.is_some() {
-                            engine.cancel(id);
-                            answer.finish = "stop";
-                            answer.end(begun);
-                            return Ok(answer);
-                        }
-                    }
-                    Event::End(Ended::Stop) => answer.finish = "stop",
-                    Event::End(Ended::Length) => answer.finish = "length",
-                    Event::End(Ended::Failed(error)) => return Err(error.into()),
-                    Event::End(Ended::NoRoom(error)) => return Err(error.into()),
-                }
-            }
-        }
-        answer.end(begun);
-        let piece = self.0.finish()?;
-        if piece.stop.is_some() {
-            answer.finish = "stop";
-        }
-        answer.say(&piece.text, screen)?;
-        Ok(answer)
-    }
-}
-
-impl Answer {
-    fn say(&mut self, text: &str, screen: &mut Screen) -> Result<(), CliError> {
-        self.text.push_str(text);
-        screen.text(text)
-    }
-
-    /// Tokens per second after the first, which comes from the prompt; `None` without a second token, or if the clock
-    /// is too coarse.
-    pub(crate) fn decode_speed(&self) -> Option<f64> {
-        let tokens = self.ids.len().saturating_sub(1);
-        (tokens > 0 && self.decode_s > 0.0).then(|| tokens as f64 / self.decode_s)
-    }
-
-    fn end(&mut self, begun: Instant) {
-        let all = begun.elapsed().as_secs_f64();
-        if self.ids.is_empty() {
-            self.prefill_s = all;
-        }
-        self.decode_s = all - self.prefill_s;
-    }
 }
 
 /// Counter of each expert's tokens, if asked for; an error for a model without experts.

@@ -68,6 +68,53 @@ fn a_prompt_is_gone_on_with() {
     );
 }
 
+/// What a prompt gets is the same in any company, and a stop string ends its own answer alone.
+#[test]
+fn prompts_of_a_file_are_answered_together() {
+    let folder = model();
+    let path = folder.path().join("prompts.jsonl");
+    let file = path.display().to_string();
+    let prompts = ["w3 w14 w15", "w7", "w3 w14\nw2 w9"];
+    let lines = prompts.map(|prompt| format!("{}\n", Value::from(prompt)));
+    fs::write(&path, lines.concat()).expect("written");
+    let asked = |prompt: &[&str], options: &[&str]| {
+        let more = [prompt, &["--max-tokens", "6"], options].concat();
+        generate(folder.path(), &more)
+    };
+    let first = object(&asked(&["--prompt", prompts[0]], &["--json"]));
+    let stop = format!("w{}", first["ids"][2]);
+    for options in [&["--json"][..], &["--json", "--stop", &stop]] {
+        let found = object(&asked(&["--prompts", &file], options));
+        assert_eq!(found["prompt_tokens"], 8, "{found}");
+        assert_eq!(found["ids"], Value::Null);
+        let answers = found["answers"].as_array().expect("a list");
+        assert_eq!(answers.len(), prompts.len(), "{found}");
+        for (prompt, answer) in prompts.iter().zip(answers) {
+            let alone = object(&asked(&["--prompt", prompt], options));
+            for same in ["text", "ids", "finish", "prompt_tokens"] {
+                assert_eq!(answer[same], alone[same], "{prompt}");
+            }
+        }
+    }
+    let shown = asked(&["--prompts", &file], &[]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let text = first["text"].as_str().expect("a text");
+    assert!(shown.contains(&format!("1 of 3\n{text}\n")), "{shown}");
+
+    let both = asked(&["--prompts", &file], &["--prompt", "w1"]);
+    assert_refused(&both, "cannot be used with");
+    for (content, what) in [
+        ("\"w1\"\nw2\n", "line 2: expected a text in JSON, got w2"),
+        ("\"\"\n", "line 1: the prompt is empty"),
+        ("", "expected a prompt or more, got none"),
+    ] {
+        fs::write(&path, content).expect("written");
+        assert_refused(&asked(&["--prompts", &file], &[]), what);
+    }
+    fs::remove_file(&path).expect("removed");
+    assert_refused(&asked(&["--prompts", &file], &[]), "cannot read");
+}
+
 /// An exact model has its own bits, and what rounds in ways of a device is refused.
 #[test]
 fn an_exact_model_goes_on_like_an_ordinary_one() {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use moebius_engine::{
-    Limits, PAGE, Refused, Request, RequestId, Sampled, Scheduler, Step, StepError,
+    EngineOptions, Limits, PAGE, Refused, Request, RequestId, Sampled, Scheduler, Step, StepError,
 };
 
 fn request(id: u64, prompt: usize, most_new: usize) -> Request {
@@ -63,6 +63,32 @@ fn prompts_are_cut_where_a_step_is_full() {
     assert_eq!(ended, [1, 2, 3].map(RequestId));
     assert!(scheduler.is_idle());
     assert_eq!(scheduler.step().unwrap(), Step::default());
+}
+
+#[test]
+fn requests_that_options_are_for_run_at_the_same_time() {
+    for (prompt, count) in [(512, 8), (3, 40), (4096, 2), (100, 1)] {
+        let answer = 64;
+        let options = EngineOptions::for_all(vec![prompt + answer; count]);
+        let mut scheduler = Scheduler::new(options.limits).unwrap();
+        for id in 0..count {
+            scheduler.add(request(id as u64, prompt, answer)).unwrap();
+        }
+        let mut most = 0;
+        while !scheduler.is_idle() {
+            let step = run(&mut scheduler);
+            assert!(step.preempted.is_empty());
+            most = most.max(step.work.len());
+        }
+        assert_eq!(most, count, "{count} prompts of {prompt} tokens");
+        let longer = request(9, prompt + PAGE, answer);
+        assert!(matches!(
+            scheduler.add(longer),
+            Err(Refused::TooLong { .. })
+        ));
+    }
+    let many = EngineOptions::for_all([2; 1000]).limits;
+    assert_eq!([many.running, many.batch_tokens], [512, 512]);
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub(crate) fn reading() -> Vec<Job> {
         Job::words("format", "cargo fmt --all --check"),
         Job::new("shell scripts parse", &["bash", "-c", parse]),
         kit("the kit for machines with a GPU", "tests/gpu"),
+        kit("the kit with a real model", "tests/real_model"),
         Job::words("the tree: style, layers, documents", &tests).tests(),
     ]
 }

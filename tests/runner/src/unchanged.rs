@@ -292,11 +292,12 @@ fn tree() -> io::Result<(String, BTreeMap<&'static str, String>)> {
 }
 
 /// Whether programs may read this file of the tree at run time. Rust sources, manifests and scripts only make programs, which
-/// are part of keys; the tests of documents and of the kit in `tests/gpu/` always run; `tests/clients/` is part of the key of its own job.
+/// are part of keys; the tests of documents and of the kits in `tests/gpu/` and `tests/real_model/` always run; `tests/clients/` is part of the key of
+/// its own job.
 fn is_data(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or_default();
     let manifests = "Cargo.toml Cargo.lock clippy.toml rustfmt.toml .gitignore";
-    let folders = ".ci/ .cargo/ scripts/ tests/gpu/ tests/clients/";
+    let folders = ".ci/ .cargo/ scripts/ tests/gpu/ tests/real_model/ tests/clients/";
     let makes_programs = name.ends_with(".rs")
         || manifests.split(' ').any(|manifest| manifest == file)
         || folders.split(' ').any(|folder| name.starts_with(folder));

@@ -94,9 +94,12 @@ const PRECISIONS: [Named<ModelPrecision>; 4] = [
 pub(crate) struct GenerateArgs {
     #[command(flatten)]
     pub(crate) prompt: PromptArgs,
+    /// Answer the prompts in this file together, a JSON text a line, and show the answers when all have ended.
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    pub(crate) prompts: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-    /// Tokens to generate at most; memory is taken as they come.
+    /// Tokens to generate at most, in answer to each prompt; memory is taken as they come.
     #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
     pub(crate) max_tokens: usize,
     #[command(flatten)]
@@ -257,6 +260,7 @@ Examples:
   echo 'Once upon a time' | moebius generate --model OLMoE --device wgpu --dtype fp8 --json
   moebius generate --model OLMoE --kv-cache-dtype fp8 --speculate ngram --prompt 'The sea was'
   moebius generate --model SmolLM2 --chat --prompt 'Whales?' --json-schema '{\"type\": \"object\"}'
+  moebius generate --model SmolLM2 --prompts prompts.jsonl --max-tokens 64 --json
 
 The text goes to standard output as it comes, with --json as one object at the end. Families:
 deepseek_v2, deepseek_v3, dots1, ernie4_5, ernie4_5_moe, gemma2, gemma3, glm4_moe, glm4_moe_lite,

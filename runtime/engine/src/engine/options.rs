@@ -44,7 +44,27 @@ impl EngineOptions {
 
     /// Options for one request at a time with at most `tokens` tokens of prompt and answer, otherwise as [`Self::new`] has them.
     pub fn for_one(tokens: usize) -> Self {
-        Self::new(Limits::new(tokens.div_ceil(PAGE), BATCH_TOKENS, 1))
+        Self::for_all([tokens])
+    }
+
+    /// Options for requests that run at the same time, with at most so many tokens of prompt and answer each, otherwise as [`Self::new`] has
+    /// them. Of more than 512 requests the later ones wait until others have ended.
+    pub fn for_all(tokens: impl IntoIterator<Item = usize>) -> Self {
+        let (mut requests, mut pages, mut longest) = (0_usize, 0_usize, 0);
+        for tokens in tokens {
+            let needed = tokens.div_ceil(PAGE);
+            requests += 1;
+            pages = pages.saturating_add(needed);
+            longest = needed.max(longest);
+        }
+        // Beside others a request begins only where a hundredth of all pages stays free.
+        let spare = if requests > 1 { pages.div_ceil(99) } else { 0 };
+        let running = requests.clamp(1, BATCH_TOKENS);
+        let limits = Limits::new(pages.saturating_add(spare), BATCH_TOKENS, running);
+        Self::new(Limits {
+            longest: longest.saturating_mul(PAGE),
+            ..limits
+        })
     }
 
     /// These options, with all pages from the start: nothing grows while requests run, as a measurement wants it.
