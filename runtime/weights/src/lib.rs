@@ -52,6 +52,7 @@ mod scales;
 mod source;
 mod threads;
 mod values;
+mod widen;
 mod writer;
 
 pub use convert::{

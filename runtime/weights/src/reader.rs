@@ -18,7 +18,7 @@ use crate::header::Header;
 use crate::located::{Index, file_of_folder, is_plain_name, missing, read_json};
 use crate::packed::{self, PackedWeight, Part, ReadParts};
 use crate::source::{BLOCK_SIZE, CONFIG_FILE, ReadAt, Source, TensorInfo};
-use crate::values::{FLOATS, float_size, widen};
+use crate::widen::{FLOATS, float_size, widen};
 
 /// An open checkpoint, of which only the headers have been read.
 ///

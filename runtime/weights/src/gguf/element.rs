@@ -9,7 +9,7 @@ use std::fmt;
 use half::f16;
 use moebius_ops::blocks::{BlockFormat, UNEVEN};
 
-use crate::values::halves;
+use crate::widen::halves;
 
 /// Type of a tensor in a GGUF file: its values are stored in blocks along the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::error::{
     GgufError, InFile, Unfit, WeightsError, data_length, quoted, read_error, tensor,
 };
 use crate::source::{CHUNK, Joined, ReadAt, is_pointer, open_bytes};
-use crate::values::to_memory;
+use crate::widen::to_memory;
 
 /// Bytes whose values a cache of the processor holds, decoded from blocks and copied to where they stay.
 const SOME: usize = CHUNK / 16;
