@@ -1,20 +1,24 @@
 //! Products with weights in blocks of codes ([`moebius_ops::blocks`]).
 
 use super::decoded::{Decode, Decoded};
-use super::lanes::{ACROSS, Few};
-use super::turned::{Raw, Rows};
+use super::lanes::Few;
+use super::turned::{ACROSS, Form, Raw, SQUARE, table, turn_square};
 use super::{coded, coded_backward};
 use crate::permute::Segments;
-use crate::product::{Part, Run};
+use crate::product::{Part, Run, prefetch};
 use crate::values::Matrices;
 use crate::vector::Transpose;
 use moebius_ops::blocks::{BlockFormat, Layout};
 use moebius_ops::grouped_gemm::{Problem, Stored};
 use pulp::Simd;
+use pulp::bytemuck::cast_slice;
 use std::ops::Range;
 
 /// The bytes of a word.
 const WORD: usize = 4;
+
+/// The words in a line of the processor's caches.
+const LINE: usize = 16;
 
 /// Weights that are decoded at once; a multiple of the values of every block.
 const DEPTH: usize = 256;
@@ -130,5 +134,70 @@ impl Decode for Blocks<'_> {
             ahead: self.share(across.start + ACROSS, inner),
         };
         rows.multiply(vectors, raw, few);
+    }
+}
+
+/// Rows of weights in blocks, each a column of a product.
+struct Rows<'a> {
+    format: BlockFormat,
+    /// The words of each row.
+    words: [&'a [i32]; ACROSS],
+    /// The inner values to turn, which are whole blocks.
+    inner: Range<usize>,
+    /// Words that are likely to be read next. The processor prefetches only the continuation of rows, which are too short for that to help.
+    ahead: &'a [i32],
+}
+
+impl Rows<'_> {
+    /// Turns the blocks of all rows, one of each row at a time, in words whose values are arbitrary at first, and multiplies them.
+    #[inline(always)]
+    fn multiply<S: Simd, T: Transpose>(&self, vectors: (S, T), raw: &mut Raw, few: &mut Few<'_>) {
+        macro_rules! by_format {
+            ($($format:ident)*) => {
+                match self.format {
+                    // Sizes that the compiler knows need no checks.
+                    $(BlockFormat::$format => {
+                        const LAYOUT: Layout = BlockFormat::$format.layout();
+                        const TABLE: [u32; 16] = table(LAYOUT.levels);
+                        let form = (&LAYOUT, &TABLE);
+                        self.multiply_blocks::<S, T, { LAYOUT.bytes }>(vectors, form, raw, few);
+                    })*
+                }
+            };
+        }
+        by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128 Nvfp4);
+    }
+
+    #[inline(always)]
+    fn multiply_blocks<S: Simd, T: Transpose, const BYTES: usize>(
+        &self,
+        vectors: (S, T),
+        form: Form<'_>,
+        raw: &mut Raw,
+        few: &mut Few<'_>,
+    ) {
+        let layout = form.0;
+        let blocks = self.inner.start / layout.values..self.inner.end / layout.values;
+        let none: &[[u8; BYTES]] = &[];
+        let mut rows = [none; ACROSS];
+        let heads = rows.iter_mut().zip(&mut raw.of_rows);
+        for ((row, head), words) in heads.zip(&self.words) {
+            let (of_row, words) = words.split_at(usize::from(layout.scales.has_rows()));
+            *head = of_row.first().map_or(0, |word| word.cast_unsigned());
+            let bytes: &[u8] = cast_slice(words);
+            *row = &bytes.as_chunks::<BYTES>().0[blocks.clone()];
+        }
+        let squares = (blocks.len() * (ACROSS / SQUARE)).max(1);
+        let some = self.ahead.len().div_ceil(squares).next_multiple_of(LINE);
+        let mut ahead = self.ahead.chunks(some.max(LINE));
+        for block in 0..blocks.len() {
+            for (square, rows) in rows.as_chunks::<SQUARE>().0.iter().enumerate() {
+                prefetch(ahead.next().unwrap_or_default());
+                let blocks = std::array::from_fn(|i| &rows[i][block]);
+                let words = &mut raw.words.as_flattened_mut()[SQUARE * square..];
+                turn_square(vectors.1, layout, &blocks, words);
+            }
+            few.take(vectors, form, raw, block * layout.values);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Weights that products with few rows put in lanes, and others decode to f32 in a cache, from where they are packed as dense weights are, in the
 //! same order.
 
-use super::lanes::{ACROSS, Few};
-use super::turned::Raw;
+use super::lanes::Few;
+use super::turned::{ACROSS, Raw};
 use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST};
 use crate::vector::{Kernel, Transpose, dispatch};
 use pulp::Simd;
@@ -146,7 +146,7 @@ impl Right for Decoded<'_> {
         scratch.decoded = decoded;
     }
 
-    fn tile(&self) -> usize {
+    fn tile<S: Simd>(&self) -> usize {
         match self.run {
             // Words in lanes are numbers whose bytes are those of a block.
             Run::Along if cfg!(target_endian = "little") => 8,

@@ -1,20 +1,11 @@
 //! Words of neighbouring columns in lanes: a register has a word of each column, which becomes numbers in registers and is multiplied there by a
 //! few rows. All that is in lanes is multiplied before the next blocks are turned, so that the processor waits for these while it multiplies.
 
-use super::turned::{Block, Form, Raw, share};
+use super::turned::{ACROSS, Block, CODES, Form, Raw, WHOLE, share};
 use crate::product::WIDEST;
 use crate::vector::Transpose;
 use moebius_ops::blocks::GROUP;
 use pulp::Simd;
-
-/// Columns whose codes are put in lanes together; a part of a product has at most [`WIDEST`].
-pub(super) const ACROSS: usize = 32;
-
-/// The number of codes in a word.
-pub(super) const CODES: usize = 4;
-
-/// 2^23 as an f32: a number below, in its lowest bits, is added to it.
-pub(super) const WHOLE: u32 = 0x4B00_0000;
 
 /// How words in lanes become weights.
 pub(super) trait InLanes: Copy {

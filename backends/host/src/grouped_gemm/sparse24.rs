@@ -1,8 +1,8 @@
 //! Weights with 2:4 structured sparsity as a factor: groups are put together while they are decoded.
 
 use super::decoded::{Decode, Decoded};
-use super::lanes::{ACROSS, Few, InLanes, add_value};
-use super::turned::{Block, LOW, Raw, SQUARE, turn_bytes};
+use super::lanes::{Few, InLanes, add_value};
+use super::turned::{ACROSS, Block, LOW, Raw, SQUARE, turn_bytes};
 use crate::product::{Part, Run};
 use crate::values::{Matrices, Stored, Values};
 use crate::vector::Transpose;

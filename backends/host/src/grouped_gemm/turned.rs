@@ -1,13 +1,19 @@
 //! Blocks of codes of neighbouring columns, turned into lanes: 16 bytes of sixteen blocks at a time become words in lanes, and these codes and
 //! scales in whole registers, which are multiplied.
 
-use super::lanes::{ACROSS, CODES, Few, WHOLE};
-use crate::product::prefetch;
+use crate::values::half;
 use crate::vector::Transpose;
-use moebius_ops::blocks::{BlockFormat, Field, GROUP, Layout, Levels, Scales};
+use moebius_ops::blocks::{Field, GROUP, Layout, Levels, Scales};
 use pulp::Simd;
-use pulp::bytemuck::cast_slice;
-use std::ops::Range;
+
+/// Columns whose codes are put in lanes together; at most as many as a part of a product has.
+pub(super) const ACROSS: usize = 32;
+
+/// The number of codes in a word.
+pub(super) const CODES: usize = 4;
+
+/// 2^23 as an f32: a number below, in its lowest bits, is added to it.
+pub(super) const WHOLE: u32 = 0x4B00_0000;
 
 /// Where the words of a block's first 16 bytes, or of those with its scales, are among the raw ones.
 const HEAD: usize = 0;
@@ -24,15 +30,12 @@ const RAW: usize = 56;
 /// Columns whose bytes are turned together.
 pub(super) const SQUARE: usize = 16;
 
-/// The words in a line of the processor's caches.
-const LINE: usize = 16;
-
 /// The bytes of a block of each column, as words in lanes. Vectors as wide as a line of the caches begin with one.
 #[repr(align(64))]
 pub(super) struct Raw {
     pub(super) words: [[u32; ACROSS]; RAW],
     /// The word before the blocks of each row.
-    of_rows: [u32; ACROSS],
+    pub(super) of_rows: [u32; ACROSS],
 }
 
 impl Default for Raw {
@@ -47,78 +50,8 @@ impl Default for Raw {
 /// How the blocks of a format lie in memory, and its table of levels.
 pub(super) type Form<'a> = (&'a Layout, &'a [u32; 16]);
 
-/// Rows of weights in blocks, each a column of a product.
-pub(super) struct Rows<'a> {
-    pub(super) format: BlockFormat,
-    /// The words of each row.
-    pub(super) words: [&'a [i32]; ACROSS],
-    /// The inner values to turn, which are whole blocks.
-    pub(super) inner: Range<usize>,
-    /// Words that are likely to be read next. The processor prefetches only the continuation of rows, which are too short for that to help.
-    pub(super) ahead: &'a [i32],
-}
-
-impl Rows<'_> {
-    /// Turns the blocks of all rows, one of each row at a time, in words whose values are arbitrary at first, and multiplies them.
-    #[inline(always)]
-    pub(super) fn multiply<S: Simd, T: Transpose>(
-        &self,
-        vectors: (S, T),
-        raw: &mut Raw,
-        few: &mut Few<'_>,
-    ) {
-        macro_rules! by_format {
-            ($($format:ident)*) => {
-                match self.format {
-                    // Sizes that the compiler knows need no checks.
-                    $(BlockFormat::$format => {
-                        const LAYOUT: Layout = BlockFormat::$format.layout();
-                        const TABLE: [u32; 16] = table(LAYOUT.levels);
-                        let form = (&LAYOUT, &TABLE);
-                        self.multiply_blocks::<S, T, { LAYOUT.bytes }>(vectors, form, raw, few);
-                    })*
-                }
-            };
-        }
-        by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128 Nvfp4);
-    }
-
-    #[inline(always)]
-    fn multiply_blocks<S: Simd, T: Transpose, const BYTES: usize>(
-        &self,
-        vectors: (S, T),
-        form: Form<'_>,
-        raw: &mut Raw,
-        few: &mut Few<'_>,
-    ) {
-        let layout = form.0;
-        let blocks = self.inner.start / layout.values..self.inner.end / layout.values;
-        let none: &[[u8; BYTES]] = &[];
-        let mut rows = [none; ACROSS];
-        let heads = rows.iter_mut().zip(&mut raw.of_rows);
-        for ((row, head), words) in heads.zip(&self.words) {
-            let (of_row, words) = words.split_at(usize::from(layout.scales.has_rows()));
-            *head = of_row.first().map_or(0, |word| word.cast_unsigned());
-            let bytes: &[u8] = cast_slice(words);
-            *row = &bytes.as_chunks::<BYTES>().0[blocks.clone()];
-        }
-        let squares = (blocks.len() * (ACROSS / SQUARE)).max(1);
-        let some = self.ahead.len().div_ceil(squares).next_multiple_of(LINE);
-        let mut ahead = self.ahead.chunks(some.max(LINE));
-        for block in 0..blocks.len() {
-            for (square, rows) in rows.as_chunks::<SQUARE>().0.iter().enumerate() {
-                prefetch(ahead.next().unwrap_or_default());
-                let blocks = std::array::from_fn(|i| &rows[i][block]);
-                let words = &mut raw.words.as_flattened_mut()[SQUARE * square..];
-                turn_square(vectors.1, layout, &blocks, words);
-            }
-            few.take(vectors, form, raw, block * layout.values);
-        }
-    }
-}
-
 /// The bytes of a table of levels, four times, with 128 added so that they have no signs.
-const fn table(levels: Levels) -> [u32; 16] {
+pub(super) const fn table(levels: Levels) -> [u32; 16] {
     let mut words = [0; 16];
     if let Levels::Table(levels) = levels {
         let mut at = 0;
@@ -133,7 +66,7 @@ const fn table(levels: Levels) -> [u32; 16] {
 
 /// Turns the bytes of a block of each of sixteen columns into the words from each place of `raw` on, [`ACROSS`] words apart.
 #[inline(always)]
-fn turn_square<T: Transpose, const BYTES: usize>(
+pub(super) fn turn_square<T: Transpose, const BYTES: usize>(
     transpose: T,
     layout: &Layout,
     blocks: &[&[u8; BYTES]; SQUARE],
@@ -303,24 +236,11 @@ impl<'a, S: Simd> Block<'a, S> {
         simd.sub_f32s(simd.transmute_f32s_u32s(whole), minus)
     }
 
-    /// A number in F16 in a raw word. Its bits are moved to where an f32 has its exponent and mantissa, which gives a number too small by the factor
-    /// 2^112; NaN and infinities then still lack ones in the exponent.
+    /// A number in F16 in a raw word.
     #[inline(always)]
     fn half(self, word: usize, down: u32) -> S::f32s {
-        let simd = self.simd;
-        let bits = self.bits(word, down, 0xFFFF);
-        let magnitude = simd.and_u32s(bits, simd.splat_u32s(0x7FFF));
-        let magnitude = simd.wrapping_dyn_shl_u32s(magnitude, simd.splat_u32s(13));
-        let sign = simd.and_u32s(bits, simd.splat_u32s(0x8000));
-        let sign = simd.wrapping_dyn_shl_u32s(sign, simd.splat_u32s(16));
-        let small = simd.transmute_f32s_u32s(magnitude);
-        let number = simd.mul_f32s(small, simd.splat_f32s(f32::from_bits(0x7780_0000)));
-        let least = simd.splat_f32s(f32::from_bits(0x0F80_0000));
-        let special = simd.less_than_or_equal_f32s(least, small);
-        let ones = simd.splat_u32s(0x7F80_0000);
-        let special = simd.select_u32s(special, ones, simd.splat_u32s(0));
-        let number = simd.or_u32s(simd.transmute_u32s_f32s(number), special);
-        simd.transmute_f32s_u32s(simd.or_u32s(number, sign))
+        let word = S::as_simd_u32s(&self.raw.words[word]).0[self.v];
+        half(self.simd, word, down)
     }
 
     /// 2^(e − 128), as a product of two powers that f32 has for every e.

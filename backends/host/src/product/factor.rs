@@ -67,7 +67,7 @@ pub(super) const DEEPEST: usize = 1024;
 pub(super) const SLACK: usize = 8;
 /// The number of panels that are packed together from lines across, so that whole cache lines are read.
 const TOGETHER: usize = 8;
-/// The most rows or columns of a panel. Tasks that share the same rows have multiples of it as columns; those of a single row, multiples of what
+/// The most rows or columns of a panel. Tasks that share the same rows have multiples of it as columns; those of a few rows, multiples of what
 /// its right factor says.
 pub(crate) const WIDEST: usize = 64;
 

@@ -30,7 +30,7 @@ impl<R: Right> Kernel for Task<'_, '_, R> {
         let mut memory = MEMORY.take().unwrap_or_default();
         let (vectors, rows) = ((simd, transpose), self.rows.len());
         let tile = match rows {
-            ..=FEW => rows.next_power_of_two().min(self.product.right.tile()),
+            ..=FEW => rows.next_power_of_two().min(self.product.right.tile::<S>()),
             _ => 0,
         };
         match tile {
@@ -186,7 +186,7 @@ fn multiply<S: Simd, T: Transpose, const R: usize>(
 }
 
 /// The most rows for a product without panels; with more, packing weights takes no longer than transposing them for every tile.
-const FEW: usize = 8;
+pub(super) const FEW: usize = 8;
 
 /// Multiplies rows in tiles of N, with sums that stay in registers.
 #[inline(always)]

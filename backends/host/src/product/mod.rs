@@ -20,7 +20,7 @@ pub(crate) use right::Right;
 
 use crate::vector::dispatch;
 use crate::workers::least_work;
-use kernel::ROWS;
+use kernel::{FEW, ROWS};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -120,7 +120,7 @@ impl<R: Right> Product<'_, R> {
             return self.biases(to);
         }
         let unit = match count {
-            1 => self.right.unit(),
+            ..=FEW => self.right.unit(),
             _ => WIDEST,
         };
         let size = match spread {

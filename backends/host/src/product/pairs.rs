@@ -60,6 +60,11 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn words<const W: usize>(self, rows: [&[u8; 16]; 16], to: &mut [u32], step: usize) {
+            self.0.words::<W>(rows, to, step);
+        }
+
+        #[inline(always)]
         fn multiply_add<S: Simd>(self, _: S, a: S::f32s, b: S::f32s, sum: S::f32s) -> S::f32s {
             let (a, b, sum) = (pulp::cast(a), pulp::cast(b), pulp::cast(sum));
             // SAFETY: only `run` makes `Pairs`, for a processor with the instruction.

@@ -1,10 +1,10 @@
-//! The right factor of a product. For few rows, weights whose lines run along the inner dimension are read in place, and transposed square
-//! by square in registers.
+//! The right factor of a product. For few rows, weights whose lines run along the inner dimension are read in place: the words of a few columns
+//! are transposed in registers, and multiplied while they are in a cache.
 
 use super::factor::{Factor, Items, Lines, Part, Run, Scratch, WIDEST};
 use super::pairs::are_used;
 use super::prefetch::prefetch;
-use crate::values::{Stored, Values};
+use crate::values::{InWords, Values};
 use crate::vector::Transpose;
 use pulp::Simd;
 
@@ -15,7 +15,7 @@ pub(crate) trait Right: Sync {
         None
     }
 
-    /// Where a product with one row is divided among threads, the columns of a part are a multiple of this number.
+    /// Where a product with few rows is divided among threads, the columns of a part are a multiple of this number.
     fn unit(&self) -> usize {
         WIDEST
     }
@@ -34,7 +34,7 @@ pub(crate) trait Right: Sync {
     );
 
     /// The most rows that [`Right::multiply`] takes at once in a product with few rows: 8, 4, or 0 if the factor has to be packed.
-    fn tile(&self) -> usize;
+    fn tile<S: Simd>(&self) -> usize;
 
     /// Adds the products of N rows \[inner\]\[N\] and the columns of a part, at most [`WIDEST`], to `sums`.
     fn multiply<S: Simd, T: Transpose, const N: usize>(
@@ -53,7 +53,7 @@ impl Right for Factor<'_> {
 
     fn unit(&self) -> usize {
         match self.run {
-            Run::Along => 2 * COLUMNS,
+            Run::Along => COLUMNS,
             Run::Across => WIDEST,
         }
     }
@@ -76,7 +76,7 @@ impl Right for Factor<'_> {
         Factor::pack(self, transpose, part, panels, scratch);
     }
 
-    fn tile(&self) -> usize {
+    fn tile<S: Simd>(&self) -> usize {
         match self.run {
             Run::Along => 8,
             Run::Across => 0,
@@ -106,145 +106,220 @@ impl Right for Factor<'_> {
     }
 }
 
-/// The most columns that are transposed together.
-const COLUMNS: usize = 16;
+/// Columns that are transposed together, in squares of [`SQUARE`].
+const COLUMNS: usize = 32;
+const SQUARE: usize = 16;
+/// Words of each column that are transposed, at most, before they are multiplied, so that they stay in a first-level cache.
+const DEPTH: usize = 16;
+/// The bytes of a column that are transposed at once, and the words that they are.
+const BYTES: usize = 16;
+const WORDS: usize = BYTES / 4;
+
+/// Words of neighbouring columns, side by side. Vectors as wide as a line of the caches begin with one.
+#[repr(align(64))]
+struct Turned([[u32; COLUMNS]; DEPTH]);
 
 /// Adds the products of N rows \[inner\]\[N\] and the columns of a part to `sums`, for a factor whose lines run along the inner dimension.
 #[inline(always)]
-fn multiply_along<S: Simd, T: Transpose, E: Stored, const N: usize>(
-    vectors: (S, T),
-    (factor, values): (&Factor, &[E]),
-    part: &Part,
-    left: &[[f32; N]],
-    sums: &mut [[f32; WIDEST]; N],
-) {
-    // Two squares are processed at a time if there are registers for their sums, because memory is read faster at more places.
-    match const { (S::F32_LANES, N) } {
-        (16.., _) | (8, 8..) => {
-            groups::<S, T, E, N, 1>(vectors, (factor, values), part, left, sums)
-        }
-        (8, _) | (4, 8..) => groups::<S, T, E, N, 2>(vectors, (factor, values), part, left, sums),
-        (4, _) => groups::<S, T, E, N, 4>(vectors, (factor, values), part, left, sums),
-        _ => groups::<S, T, E, N, 8>(vectors, (factor, values), part, left, sums),
-    }
-}
-
-/// Does what [`multiply_along`] does, with V registers of columns at a time.
-#[inline(always)]
-fn groups<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
+fn multiply_along<S: Simd, T: Transpose, E: InWords, const N: usize>(
     vectors: (S, T),
     (factor, values): (&Factor, &[E]),
     Part { inner, across }: &Part,
     left: &[[f32; N]],
     sums: &mut [[f32; WIDEST]; N],
 ) {
-    let columns = V * S::F32_LANES;
-    for first in across.clone().step_by(columns) {
-        let mut runs = [&values[..0]; COLUMNS];
-        for (i, run) in runs[..columns].iter_mut().enumerate() {
+    let mut turned = Turned([[0; COLUMNS]; DEPTH]);
+    let mut runs: [&[u8]; COLUMNS] = [&[]; COLUMNS];
+    for first in across.clone().step_by(COLUMNS) {
+        for (i, run) in runs.iter_mut().enumerate() {
             let start = factor.start((first + i).min(across.end - 1)) + inner.start;
-            *run = &values[start..][..inner.len()];
+            *run = E::bytes(&values[start..][..inner.len()]);
         }
-        let at = first - across.start;
         let ahead = if inner.len() == factor.width {
-            ahead(factor, values, first + columns, columns)
+            ahead(factor, values, first + COLUMNS)
         } else {
             &[]
         };
-        group::<S, T, E, N, V>(vectors, (&runs, ahead), left, (sums, at));
+        let columns = (across.end - first).min(COLUMNS);
+        let lines = Ahead {
+            runs: &runs[..columns.next_multiple_of(SQUARE)],
+            at: 0,
+            ahead: ahead.chunks(SQUARE * BYTES / size_of::<E>()),
+        };
+        let sums = (&mut *sums, first - across.start);
+        group::<S, T, E, N>(vectors, lines, &mut turned, left, sums);
     }
 }
 
 /// Returns the lines that are likely to be read next. The processor prefetches only the continuation of the current lines, which are too
 /// short for that to help.
-fn ahead<'a, E>(factor: &Factor, values: &'a [E], first: usize, columns: usize) -> &'a [E] {
+fn ahead<'a, E>(factor: &Factor, values: &'a [E], first: usize) -> &'a [E] {
     if matches!(factor.lines, Lines::At(_)) {
         return &[];
     }
     let start = factor.start(first).min(values.len());
-    let end = (start + columns * factor.width).min(values.len());
+    let end = (start + COLUMNS * factor.width).min(values.len());
     &values[start..end]
 }
 
 /// Multiplies one group of columns, whose values are read once and in place, and meanwhile prefetches the values `ahead`.
 #[inline(always)]
-fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
-    (simd, transpose): (S, T),
-    (runs, ahead): (&[&[E]; COLUMNS], &[E]),
+fn group<S: Simd, T: Transpose, E: InWords, const N: usize>(
+    vectors: (S, T),
+    mut lines: Ahead<'_, E>,
+    turned: &mut Turned,
+    left: &[[f32; N]],
+    sums: (&mut [[f32; WIDEST]; N], usize),
+) {
+    let lines = &mut lines;
+    // Several registers of columns at a time hide how long a sum waits for the one before, if there are registers for them.
+    match const { (S::F32_LANES, N) } {
+        (16.., _) => at_once::<S, T, E, N, 2>(vectors, lines, turned, left, sums),
+        (8, 1) => at_once::<S, T, E, N, 4>(vectors, lines, turned, left, sums),
+        (4, 1) => at_once::<S, T, E, N, 8>(vectors, lines, turned, left, sums),
+        (8, ..=4) => by_pieces::<S, T, E, N, 2>(vectors, lines, turned, left, sums),
+        (8, _) => by_pieces::<S, T, E, N, 1>(vectors, lines, turned, left, sums),
+        (4, ..=4) => by_pieces::<S, T, E, N, 4>(vectors, lines, turned, left, sums),
+        (4, _) => by_pieces::<S, T, E, N, 2>(vectors, lines, turned, left, sums),
+        _ => by_pieces::<S, T, E, N, 8>(vectors, lines, turned, left, sums),
+    }
+}
+
+/// Multiplies words as soon as they are transposed: V registers hold the sums of all columns of a row.
+#[inline(always)]
+fn at_once<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
+    vectors: (S, T),
+    lines: &mut Ahead<'_, E>,
+    turned: &mut Turned,
     left: &[[f32; N]],
     (sums, at): (&mut [[f32; WIDEST]; N], usize),
 ) {
-    let columns = V * S::F32_LANES;
-    let mut registers = [[simd.splat_f32s(0.0); V]; N];
+    let mut registers = [[vectors.0.splat_f32s(0.0); V]; N];
     for (registers, sums) in registers.iter_mut().zip(&*sums) {
-        registers.copy_from_slice(S::as_simd_f32s(&sums[at..][..columns]).0);
+        registers.copy_from_slice(S::as_simd_f32s(&sums[at..][..COLUMNS]).0);
     }
-    let mut turned = [[0.0; COLUMNS]; 8];
-    let (steps, rest) = left.as_chunks::<8>();
-    let squares = &runs.as_chunks::<8>().0[..columns / 8];
-    let mut ahead = ahead.chunks(8 * columns);
-    for (step, left) in steps.iter().enumerate() {
-        prefetch(ahead.next().unwrap_or_default());
-        for (square, runs) in squares.iter().enumerate() {
-            let turned = &mut turned.as_flattened_mut()[8 * square..];
-            turn(transpose, runs, 8 * step, turned);
-        }
-        add((simd, transpose), left, &turned, &mut registers);
-    }
-    if !rest.is_empty() {
-        for (column, run) in runs[..columns].iter().enumerate() {
-            for (turned, value) in turned.iter_mut().zip(&run[8 * steps.len()..]) {
-                turned[column] = value.f32();
-            }
-        }
-        add((simd, transpose), rest, &turned, &mut registers);
+    for left in left.chunks(WORDS * E::IN_WORD) {
+        lines.turn(vectors.1, &mut turned.0[..WORDS]);
+        add::<S, T, E, N, V>(vectors, left, (&turned.0, 0), &mut registers);
     }
     for (registers, sums) in registers.iter().zip(sums) {
-        let sums = S::as_mut_simd_f32s(&mut sums[at..][..columns]).0;
+        let sums = S::as_mut_simd_f32s(&mut sums[at..][..COLUMNS]).0;
         sums.copy_from_slice(registers);
     }
 }
 
-/// Transposes eight inner values, from `at` on, of eight columns.
+/// Transposes some words of all columns, and multiplies these by V registers of columns at a time.
 #[inline(always)]
-fn turn<T: Transpose, E: Stored>(transpose: T, runs: &[&[E]; 8], at: usize, turned: &mut [f32]) {
-    let [a, b, c, d, e, f, g, h] = *runs;
-    let rows = [
-        &eight(a, at),
-        &eight(b, at),
-        &eight(c, at),
-        &eight(d, at),
-        &eight(e, at),
-        &eight(f, at),
-        &eight(g, at),
-        &eight(h, at),
-    ];
-    transpose.square(rows, turned, COLUMNS);
-}
-
-#[inline(always)]
-fn eight<E: Stored>(run: &[E], at: usize) -> [f32; 8] {
-    let mut values = [0.0; 8];
-    for (to, value) in values.iter_mut().zip(&run[at..][..8]) {
-        *to = value.f32();
-    }
-    values
-}
-
-/// Makes one multiply-add for every row and column at each inner index, in order.
-#[inline(always)]
-fn add<S: Simd, T: Transpose, const N: usize, const V: usize>(
-    (simd, transpose): (S, T),
+fn by_pieces<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
+    vectors: (S, T),
+    lines: &mut Ahead<'_, E>,
+    turned: &mut Turned,
     left: &[[f32; N]],
-    turned: &[[f32; COLUMNS]; 8],
+    (sums, at): (&mut [[f32; WIDEST]; N], usize),
+) {
+    let columns = V * S::F32_LANES;
+    for left in left.chunks(DEPTH * E::IN_WORD) {
+        let words = left.len().div_ceil(E::IN_WORD).next_multiple_of(WORDS);
+        lines.turn(vectors.1, &mut turned.0[..words]);
+        for first in (0..COLUMNS).step_by(columns) {
+            let mut registers = [[vectors.0.splat_f32s(0.0); V]; N];
+            for (registers, sums) in registers.iter_mut().zip(&*sums) {
+                let sums = &sums[at + first..][..columns];
+                registers.copy_from_slice(S::as_simd_f32s(sums).0);
+            }
+            add::<S, T, E, N, V>(vectors, left, (&turned.0, first), &mut registers);
+            for (registers, sums) in registers.iter().zip(&mut *sums) {
+                let sums = &mut sums[at + first..][..columns];
+                S::as_mut_simd_f32s(sums).0.copy_from_slice(registers);
+            }
+        }
+    }
+}
+
+/// The columns of a group, and what is read after them.
+struct Ahead<'a, E> {
+    /// The bytes of each column; the last stands for those that lack.
+    runs: &'a [&'a [u8]],
+    /// The first byte that isn't transposed.
+    at: usize,
+    /// The values to prefetch, as many at a time as are transposed of sixteen columns.
+    ahead: std::slice::Chunks<'a, E>,
+}
+
+impl<E: InWords> Ahead<'_, E> {
+    /// Transposes the next words of all columns, and prefetches as many values.
+    #[inline(always)]
+    fn turn<T: Transpose>(&mut self, transpose: T, to: &mut [[u32; COLUMNS]]) {
+        for to in to.as_chunks_mut::<WORDS>().0 {
+            for (square, runs) in self.runs.as_chunks::<SQUARE>().0.iter().enumerate() {
+                prefetch(self.ahead.next().unwrap_or_default());
+                let to = &mut to.as_flattened_mut()[SQUARE * square..];
+                turn(transpose, runs, self.at, to);
+            }
+            self.at += BYTES;
+        }
+    }
+}
+
+/// Transposes the words of sixteen columns from byte `at` on; those after the last byte are 0.
+#[inline(always)]
+fn turn<T: Transpose>(transpose: T, runs: &[&[u8]; SQUARE], at: usize, to: &mut [u32]) {
+    if let Some(rows) = rows_of(runs, at) {
+        return transpose.words::<WORDS>(rows, to, COLUMNS);
+    }
+    let mut ends = [[0; BYTES]; SQUARE];
+    for (end, run) in ends.iter_mut().zip(runs) {
+        end[..run.len() - at].copy_from_slice(&run[at..]);
+    }
+    transpose.words::<WORDS>(ends.each_ref(), to, COLUMNS);
+}
+
+/// The bytes of sixteen columns from byte `at` on; `None` if there are fewer.
+#[inline(always)]
+fn rows_of<'a>(runs: &[&'a [u8]; SQUARE], at: usize) -> Option<[&'a [u8; BYTES]; SQUARE]> {
+    let mut rows = [&[0; BYTES]; SQUARE];
+    for (row, run) in rows.iter_mut().zip(runs) {
+        *row = run.get(at..)?.first_chunk()?;
+    }
+    Some(rows)
+}
+
+/// Makes one multiply-add for every row and column at each inner value of some words, in order, with the registers of columns from `first` on.
+#[inline(always)]
+fn add<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
+    vectors: (S, T),
+    left: &[[f32; N]],
+    (turned, first): (&[[u32; COLUMNS]], usize),
     registers: &mut [[S::f32s; V]; N],
 ) {
-    for (left, turned) in left.iter().zip(turned) {
-        let turned = &S::as_simd_f32s(turned).0[..V];
+    for (left, words) in left.chunks(E::IN_WORD).zip(turned) {
+        let words = &S::as_simd_u32s(&words[first..]).0[..V];
+        // Both numbers of a word of two, as the compiler then knows, or the last of an odd number of them.
+        if left.len() == E::IN_WORD {
+            add_word::<S, T, E, N, V>(vectors, words, &left[..E::IN_WORD], registers);
+        } else {
+            add_word::<S, T, E, N, V>(vectors, words, &left[..1], registers);
+        }
+    }
+}
+
+/// Makes one multiply-add for every row and column at each inner value of a word, in order.
+#[inline(always)]
+fn add_word<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
+    (simd, transpose): (S, T),
+    words: &[S::u32s],
+    left: &[[f32; N]],
+    registers: &mut [[S::f32s; V]; N],
+) {
+    for (number, left) in left.iter().enumerate() {
+        let mut values = [simd.splat_f32s(0.0); V];
+        for (value, words) in values.iter_mut().zip(words) {
+            *value = E::of_words(simd, *words, number);
+        }
         for (registers, left) in registers.iter_mut().zip(left) {
             let left = simd.splat_f32s(*left);
-            for (sum, turned) in registers.iter_mut().zip(turned) {
-                *sum = transpose.multiply_add(simd, left, *turned, *sum);
+            for (sum, value) in registers.iter_mut().zip(&values) {
+                *sum = transpose.multiply_add(simd, left, *value, *sum);
             }
         }
     }

@@ -33,12 +33,17 @@ fn product(problem: &Problem, x: &[f32], weights: &Weights<'_>) -> Vec<f32> {
 #[test]
 fn a_row_is_the_same_alone_and_among_others() {
     held();
-    let sizes = [(130, 1500, false), (48, 1037, false), (100, 260, true)];
-    for ((n, k, gated), format) in sizes
+    // Blocks that a part of 1024 inner values ends in, that divide it, and that are longer.
+    let sizes = [
+        (130, 1500, false, Granularity::of_blocks(16, 24)),
+        (48, 1037, false, Granularity::of_blocks(1, 32)),
+        (100, 260, true, Granularity::of_blocks(16, 32)),
+        (70, 600, false, Granularity::Row),
+    ];
+    for ((n, k, gated, granularity), format) in sizes
         .into_iter()
         .flat_map(|sizes| [(sizes, Fp8Format::E4M3), (sizes, Fp8Format::E5M2)])
     {
-        let granularity = Granularity::of_blocks(16, 32);
         let problem = Problem {
             stored: Stored::Fp8(Fp8Scheme {
                 format,

@@ -66,6 +66,19 @@ impl Format {
         exact
     }
 
+    /// Sets the top bit of each scale whose product with the missing factor of the exponent isn't finite.
+    #[inline(always)]
+    fn too_large<S: Simd>(self, simd: S, scales: S::f32s) -> S::u32s {
+        // The factor and the least such scale are powers of two whose exponents add up to 128.
+        let least = ((255 + 127) << 23) - self.rebias.to_bits();
+        let magnitude = simd.and_u32s(
+            simd.transmute_u32s_f32s(scales),
+            simd.splat_u32s(0x7FFF_FFFF),
+        );
+        let above = simd.add_u32s(magnitude, simd.splat_u32s(0x8000_0000 - least));
+        simd.and_u32s(above, simd.splat_u32s(0x8000_0000))
+    }
+
     /// Decodes code number `lane` of a word.
     pub(super) fn value(self, word: i32, lane: usize) -> f32 {
         let top = (word as u32) << (8 * (CODES - 1 - lane));
@@ -179,14 +192,17 @@ fn decode_each(
     }
 }
 
-/// The words of some inner values in a panel of columns.
+/// Some inner values of a panel of columns, in blocks that share a scale.
 pub(super) struct OfPanel<'a> {
     pub(super) format: Format,
     /// The words of the inner values, possibly followed by others.
     pub(super) words: &'a [[i32; PANEL]],
     /// The columns that have scales.
     pub(super) columns: Range<usize>,
-    pub(super) scales: &'a [f32; PANEL],
+    /// The scales of each block.
+    pub(super) scales: &'a [[f32; PANEL]],
+    /// The number of inner values in a block, whole words; the last block may have fewer.
+    pub(super) block: usize,
 }
 
 /// Adds the products of N rows, \[inner\]\[N\], and weights to sums.
@@ -221,32 +237,27 @@ fn columns<S: Simd, T: Transpose, const N: usize, const V: usize>(
     sums: &mut [[f32; PANEL]; N],
 ) {
     let width = V * S::F32_LANES;
-    let mut factors = [0.0; PANEL];
-    let exact = part.format.factors(part.scales, &mut factors);
-    let (whole, rest) = left.as_chunks::<CODES>();
+    let whole = left.as_chunks::<CODES>().0;
     let first = part.columns.start / width * width;
     for at in (first..part.columns.end).step_by(width) {
-        let factors = &factors[at..][..width];
-        let done =
-            exact && decoding::<S, T, N, V>((simd, shifts), part, (whole, factors), (sums, at));
-        let rest = if done { rest } else { left };
-        let words = &part.words[(left.len() - rest.len()) / CODES..];
-        if !rest.is_empty() {
-            each::<S, N, V>(simd, (part, words), rest, (sums, at));
+        let done = decoding::<S, T, N, V>((simd, shifts), part, whole, (sums, at));
+        let from = if done { CODES * whole.len() } else { 0 };
+        if from < left.len() {
+            each::<S, N, V>(simd, (part, from), left, (sums, at));
         }
     }
 }
 
-/// Multiplies words whose codes are all ordinary numbers; if a code is special, returns false and adds nothing.
+/// Multiplies whole words; if a code is special or a scale too large, returns false and adds nothing.
 #[inline(always)]
 fn decoding<S: Simd, T: Transpose, const N: usize, const V: usize>(
     (simd, shifts): (S, T),
     part: &OfPanel,
-    (left, factors): (&[[[f32; N]; CODES]], &[f32]),
+    left: &[[[f32; N]; CODES]],
     (sums, at): (&mut [[f32; PANEL]; N], usize),
 ) -> bool {
     let width = V * S::F32_LANES;
-    let factors = S::as_simd_f32s(factors).0;
+    let format = part.format;
     let mut registers = [[simd.splat_f32s(0.0); V]; N];
     for (registers, sums) in registers.iter_mut().zip(&*sums) {
         registers.copy_from_slice(S::as_simd_f32s(&sums[at..][..width]).0);
@@ -254,23 +265,33 @@ fn decoding<S: Simd, T: Transpose, const N: usize, const V: usize>(
     let mut any = simd.splat_u32s(0);
     // The processor's own prefetches end with a page of 4 KiB.
     let mut ahead = part.words.get(AHEAD..).unwrap_or_default().iter();
-    for (left, words) in left.iter().zip(part.words) {
-        if let Some(words) = ahead.next() {
-            prefetch(&words[at..][..width]);
+    let words = part.block / CODES;
+    let blocks = left.chunks(words).zip(part.words.chunks(words));
+    for ((left, words), scales) in blocks.zip(part.scales) {
+        let mut factors = [simd.splat_f32s(0.0); V];
+        let scales = &S::as_simd_f32s(&scales[at..][..width]).0[..V];
+        for (factor, scale) in factors.iter_mut().zip(scales) {
+            *factor = simd.mul_f32s(*scale, simd.splat_f32s(format.rebias));
+            any = simd.or_u32s(any, format.too_large(simd, *scale));
         }
-        let words = S::as_simd_i32s(&words[at..][..width]).0;
-        for word in &words[..V] {
-            let word = simd.transmute_u32s_i32s(*word);
-            any = simd.or_u32s(any, special(simd, part.format, word));
-        }
-        for (lane, left) in left.iter().enumerate() {
-            for v in 0..V {
-                let word = simd.transmute_u32s_i32s(words[v]);
-                let value =
-                    simd.mul_f32s(decoded((simd, shifts), part.format, word, lane), factors[v]);
-                for (registers, left) in registers.iter_mut().zip(left) {
-                    let left = simd.splat_f32s(*left);
-                    registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
+        for (left, words) in left.iter().zip(words) {
+            if let Some(words) = ahead.next() {
+                prefetch(&words[at..][..width]);
+            }
+            let words = &S::as_simd_i32s(&words[at..][..width]).0[..V];
+            for word in words {
+                let word = simd.transmute_u32s_i32s(*word);
+                any = simd.or_u32s(any, special(simd, format, word));
+            }
+            for (lane, left) in left.iter().enumerate() {
+                for v in 0..V {
+                    let word = simd.transmute_u32s_i32s(words[v]);
+                    let value = decoded((simd, shifts), format, word, lane);
+                    let value = simd.mul_f32s(value, factors[v]);
+                    for (registers, left) in registers.iter_mut().zip(left) {
+                        let left = simd.splat_f32s(*left);
+                        registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
+                    }
                 }
             }
         }
@@ -287,20 +308,23 @@ fn decoding<S: Simd, T: Transpose, const N: usize, const V: usize>(
     true
 }
 
-/// Multiplies the same words as [`decoding`], value by value.
+/// Multiplies inner values from `from` on, value by value.
 #[inline(always)]
 fn each<S: Simd, const N: usize, const V: usize>(
     simd: S,
-    (part, words): (&OfPanel, &[[i32; PANEL]]),
+    (part, from): (&OfPanel, usize),
     left: &[[f32; N]],
     (sums, at): (&mut [[f32; PANEL]; N], usize),
 ) {
     let width = V * S::F32_LANES;
     let mut line = [0.0; PANEL];
-    for (kk, left) in left.iter().enumerate() {
+    for (kk, left) in left.iter().enumerate().skip(from) {
+        let scales = &part.scales[kk / part.block];
         for column in part.columns.clone() {
-            let value = part.format.value(words[kk / CODES][column], kk % CODES);
-            line[column] = value * part.scales[column];
+            let value = part
+                .format
+                .value(part.words[kk / CODES][column], kk % CODES);
+            line[column] = value * scales[column];
         }
         let values = S::as_simd_f32s(&line[at..][..width]).0;
         for (sums, left) in sums.iter_mut().zip(left) {

@@ -126,8 +126,11 @@ impl Right for Coded<'_> {
     }
 
     /// A tile of 8 rows would leave no registers to decode in on AVX2.
-    fn tile(&self) -> usize {
-        4
+    fn tile<S: Simd>(&self) -> usize {
+        match S::F32_LANES {
+            16.. => 8,
+            _ => 4,
+        }
     }
 
     #[inline(always)]
@@ -202,7 +205,7 @@ impl Right for Turned<'_> {
         scratch.decoded = decoded;
     }
 
-    fn tile(&self) -> usize {
+    fn tile<S: Simd>(&self) -> usize {
         0
     }
 
@@ -305,22 +308,26 @@ impl Coded<'_> {
         let columns = at..at + columns.len();
         let mut scales = [[0.0; PANEL]; BLOCKS];
         let mut kk = inner.start;
-        let mut block = kk / block_columns;
-        let mut read = block..block;
         while kk < inner.end {
-            let of_block = (block + 1) * block_columns;
-            let end = of_block.min(inner.end).min(kk + DEPTH);
-            if block == read.end {
-                read = block..(block + BLOCKS).min(inner.end.div_ceil(block_columns));
-                of_columns.read_blocks(vectors.1, read.clone(), (&mut scales, &columns));
-            }
+            let block = kk / block_columns;
+            // Sums stay in registers over several blocks; the rest of one is a part by itself.
+            let alone = block_columns >= DEPTH || !kk.is_multiple_of(block_columns);
+            let count = if alone {
+                1
+            } else {
+                (DEPTH / block_columns).min(BLOCKS)
+            };
+            let end = ((block + count) * block_columns).min(inner.end);
+            let end = if alone { end.min(kk + DEPTH) } else { end };
+            let blocks = block..end.div_ceil(block_columns);
+            of_columns.read_blocks(vectors.1, blocks, (&mut scales, &columns));
             let part = OfPanel {
                 format: self.format(),
                 words: &words[(kk - inner.start) / CODES..],
                 columns: columns.clone(),
-                scales: &scales[block - read.start],
+                scales: &scales,
+                block: if alone { DEPTH } else { block_columns },
             };
-            block += usize::from(end == of_block);
             let left = &left[kk - inner.start..end - inner.start];
             multiply_few(vectors, &part, left, sums);
             kk = end;
