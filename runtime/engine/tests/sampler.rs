@@ -349,6 +349,51 @@ fn greedy_takes_the_lowest_id_of_the_highest() {
     assert_eq!(draw.unwrap().id, 1);
 }
 
+/// The most likely token, or what is wrong with the logits, computed without regard for speed.
+fn most_likely(logits: &[f32]) -> Result<u32, SampleError> {
+    let wrong = |logit: &f32| logit.is_nan() || *logit == f32::INFINITY;
+    if let Some(id) = logits.iter().position(wrong) {
+        let got = logits[id].to_string();
+        return Err(SampleError::NotANumber { id, got });
+    }
+    let (mut highest, mut found) = (f32::NEG_INFINITY, None);
+    for (id, logit) in (0..).zip(logits) {
+        if *logit > highest {
+            (highest, found) = (*logit, Some(id));
+        }
+    }
+    let count = logits.len();
+    found.ok_or(SampleError::NothingPossible { count })
+}
+
+/// Any logit at any place is compared with all others, and what is no number is found wherever it is.
+#[test]
+fn greedy_looks_at_every_logit() {
+    let (infinite, tiny) = (f32::INFINITY, f32::from_bits(1));
+    let some = [f32::NAN, -f32::NAN, infinite, -infinite, f32::MAX, f32::MIN];
+    let some = [&some[..], &[tiny, -tiny, 0.0, -0.0, 1.0]].concat();
+    let greedy = Sampling::greedy();
+    for length in (0..40).chain([511, 512, 513, 1100]) {
+        let low = (0..length).map(|id| (id * 7 % 5) as f32 - 9.0);
+        let others = [0.0, -0.0, -infinite].map(|logit| vec![logit; length]);
+        for others in others.into_iter().chain([low.collect()]) {
+            // Places in each part of the 16 or 512 logits that may be compared at once, and the last ones.
+            let step = if length < 40 { 1 } else { 73 };
+            for at in (0..length).step_by(step) {
+                for (first, second) in some.iter().flat_map(|a| some.iter().map(move |b| (a, b))) {
+                    let mut logits = others.clone();
+                    (logits[at], logits[length - 1 - at]) = (*first, *second);
+                    let drawn = greedy.sample(&logits, &History::default(), 0);
+                    let id = drawn.map(|draw| draw.id);
+                    assert_eq!(id, most_likely(&logits), "{logits:?}");
+                }
+            }
+            let drawn = greedy.sample(&others, &History::default(), 0);
+            assert_eq!(drawn.map(|draw| draw.id), most_likely(&others));
+        }
+    }
+}
+
 #[test]
 fn penalties_tell_prompt_from_text() {
     let logits = [1.0, 1.0, 1.0];

@@ -1,15 +1,18 @@
 //! Sampling of the next token from a model's logits.
 
 mod candidates;
+mod highest;
 
 pub use candidates::{Logprobs, philox};
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use moebius_ops::{Fault, Mismatch};
 
 use crate::constraint::{Allowed, ConstraintError};
 use candidates::{Candidates, MOST_IDS, word};
+use highest::highest;
 
 /// A sampler of tokens, with checked options.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,9 +121,9 @@ impl Sampling {
         history: &History,
         index: u64,
     ) -> Result<Draw, SampleError> {
-        let scores = self.scores(allowed, logits, history)?;
+        let (scores, highest) = self.scores(allowed, logits, history)?;
         let id = if self.options.temperature == 0.0 {
-            highest(&scores)
+            highest
         } else {
             self.candidates(&scores)
                 .draw(word(self.options.seed, index))
@@ -140,9 +143,9 @@ impl Sampling {
         logits: &[f32],
         history: &History,
     ) -> Result<Vec<(u32, f64)>, SampleError> {
-        let scores = self.scores(None, logits, history)?;
+        let (scores, highest) = self.scores(None, logits, history)?;
         if self.options.temperature == 0.0 {
-            return Ok(vec![(highest(&scores), 1.0)]);
+            return Ok(vec![(highest, 1.0)]);
         }
         let candidates = self.candidates(&scores);
         let all = candidates.weight() as f64;
@@ -150,14 +153,19 @@ impl Sampling {
         Ok(share.collect())
     }
 
-    /// The logits of allowed tokens after biases and penalties, without NaN and +∞, and with at least one value above −∞.
-    fn scores(
+    /// The logits of allowed tokens after biases and penalties, without NaN and +∞, and with at least one value above −∞; and the id of the
+    /// highest, of several the lowest. Logits that nothing changes aren't copied.
+    fn scores<'a>(
         &self,
         allowed: Option<&Allowed>,
-        logits: &[f32],
+        logits: &'a [f32],
         history: &History,
-    ) -> Result<Vec<f32>, SampleError> {
-        check(logits)?;
+    ) -> Result<(Cow<'a, [f32]>, u32), SampleError> {
+        let highest = check(logits)?;
+        let changes = !self.options.logit_bias.is_empty() || self.options.penalises();
+        if !changes && allowed.is_none() {
+            return Ok((Cow::Borrowed(logits), highest));
+        }
         let mut scores = logits.to_vec();
         if let Some(allowed) = allowed {
             for (id, score) in (0..).zip(&mut scores) {
@@ -185,7 +193,8 @@ impl Sampling {
                 *score = within(*score, self.penalised(*score, count));
             }
         }
-        Ok(scores)
+        let highest = check(&scores)?;
+        Ok((Cow::Owned(scores), highest))
     }
 
     /// The score after penalties of an id in the history that was generated `count` times.
@@ -222,34 +231,19 @@ fn within(before: f32, after: f32) -> f32 {
     }
 }
 
-fn check(logits: &[f32]) -> Result<(), SampleError> {
+/// Checks logits, and returns the id of the highest, of several the lowest.
+fn check(logits: &[f32]) -> Result<u32, SampleError> {
     let count = logits.len();
     if count > MOST_IDS {
         return Err(SampleError::TooMany { count });
     }
-    if let Some(id) = logits
-        .iter()
-        .position(|logit| logit.is_nan() || *logit == f32::INFINITY)
-    {
-        let got = logits[id].to_string();
-        return Err(SampleError::NotANumber { id, got });
-    }
-    if logits.iter().any(|logit| *logit > f32::NEG_INFINITY) {
-        Ok(())
-    } else {
-        Err(SampleError::NothingPossible { count })
-    }
-}
-
-/// The id with the highest score, and of several the lowest id.
-fn highest(scores: &[f32]) -> u32 {
-    let mut best = 0;
-    for (id, score) in scores.iter().enumerate() {
-        if *score > scores[best] {
-            best = id;
+    match highest(logits) {
+        Ok(highest) => highest.ok_or(SampleError::NothingPossible { count }),
+        Err(id) => {
+            let got = logits[id].to_string();
+            Err(SampleError::NotANumber { id, got })
         }
     }
-    best as u32
 }
 
 /// Options for choosing the next token from logits; options that aren't set change nothing.
