@@ -143,6 +143,7 @@ impl Engine {
             pieces,
             shape,
             last,
+            vocabulary: proposed.map(|_| logits.dims()[2]),
             logits: proposed.map(|_| logits),
             experts,
         })

@@ -1,8 +1,9 @@
 //! A step that has been queued on the device.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use burn::tensor::{Int, Tensor, TensorData, Transaction};
+use burn::tensor::{Element, Int, Tensor, TensorData, Transaction};
 use moebius::pad::last_rows;
 use moebius_ops::Mismatch;
 
@@ -25,7 +26,9 @@ pub(super) struct Computed {
     pub(super) shape: [usize; 2],
     /// Number of the last tokens of each piece that have logits.
     pub(super) last: usize,
-    /// Logits \[sequences, last, V\], if any of the pieces chooses a token.
+    /// Number of logits V of a token, if any of the pieces chooses one.
+    pub(super) vocabulary: Option<usize>,
+    /// Logits \[sequences, last, V\] of a call that chooses tokens, until they are read.
     pub(super) logits: Option<Tensor<3>>,
     /// Experts of the tokens \[sequences · tokens, K\], for every layer that has experts.
     pub(super) experts: Vec<Tensor<2, Int>>,
@@ -108,12 +111,12 @@ impl Launched {
                 let [_, top_k] = tensor.dims();
                 rows(data, [of.experts_read(), top_k])
             });
-            let layers = layers.collect::<Result<Vec<Vec<Vec<u32>>>, _>>()?;
+            let layers = layers.collect::<Result<Vec<Vec<Cow<'_, [u32]>>>, _>>()?;
             let numbers = of.rows_read();
             for (piece, numbers) in of.pieces.iter().zip(numbers.chunks(of.last)) {
                 let work = &self.step.work[piece.part];
                 for &row in &numbers[of.first_row(work)..] {
-                    let of_layer = |rows: &Vec<Vec<u32>>| rows[row as usize].clone();
+                    let of_layer = |rows: &Vec<Cow<'_, [u32]>>| rows[row as usize].to_vec();
                     let layers = layers.iter().map(of_layer).collect();
                     let request = work.request;
                     all.push((piece.part, Experts { request, layers }));
@@ -126,13 +129,16 @@ impl Launched {
 
     /// The logits from which each part of the step chooses tokens: after its last token, or after the last that isn't proposed and each
     /// proposed one. None for parts that choose no token.
-    pub(super) fn logits(&self, read: &[TensorData]) -> Result<Vec<Vec<Vec<f32>>>, Mismatch> {
+    pub(super) fn logits<'a>(
+        &self,
+        read: &'a [TensorData],
+    ) -> Result<Vec<Vec<Cow<'a, [f32]>>>, Mismatch> {
         let mut all = vec![Vec::new(); self.step.work.len()];
         let count = self.choosing().count();
         let enough = read.len() >= count;
         Mismatch::unless(enough, "tensors that were read", count, read.len())?;
         for (of, data) in self.choosing().zip(read) {
-            let vocabulary = of.logits.as_ref().map_or(0, |logits| logits.dims()[2]);
+            let vocabulary = of.vocabulary.unwrap_or(0);
             let mut rows = rows(data, [of.shape[0] * of.last, vocabulary])?.into_iter();
             for Piece { part, .. } in &of.pieces {
                 let own = rows.by_ref().take(of.last);
@@ -144,7 +150,7 @@ impl Launched {
     }
 
     fn choosing(&self) -> impl Iterator<Item = &Computed> {
-        self.computed.iter().filter(|of| of.logits.is_some())
+        self.computed.iter().filter(|of| of.vocabulary.is_some())
     }
 }
 
@@ -196,16 +202,20 @@ impl Computed {
     }
 }
 
-/// Splits data that was read into `count` rows of `width` values.
-fn rows<T: burn::tensor::Element>(
+/// Splits data that was read into `count` rows of `width` values, which are copied only where they are of another type.
+fn rows<T: Element>(
     data: &TensorData,
     [count, width]: [usize; 2],
-) -> Result<Vec<Vec<T>>, Mismatch> {
-    let values: Vec<T> = data.iter::<T>().collect();
+) -> Result<Vec<Cow<'_, [T]>>, Mismatch> {
+    let got = data.num_elements();
     let expected = format_args!("{count} rows of {width}");
-    let fits = values.len() == count * width;
-    Mismatch::unless(fits, "values that were read", expected, values.len())?;
-    Ok((0..count)
-        .map(|row| values[row * width..][..width].to_vec())
-        .collect())
+    Mismatch::unless(got == count * width, "values that were read", expected, got)?;
+    let row = |row: usize| row * width..(row + 1) * width;
+    if let Ok(values) = data.as_slice::<T>() {
+        let rows = (0..count).map(|number| Cow::Borrowed(&values[row(number)]));
+        return Ok(rows.collect());
+    }
+    let values: Vec<T> = data.iter::<T>().collect();
+    let rows = (0..count).map(|number| Cow::Owned(values[row(number)].to_vec()));
+    Ok(rows.collect())
 }

@@ -359,7 +359,8 @@ impl Engine {
         // The result of each call of the model is read before the next call begins, because XLA would compile both calls together as
         // another program.
         let launched = self.launch_each(&mut |computed| {
-            if let Some(logits) = computed.logits.clone() {
+            // With another handle of the logits, a processor's memory would be copied.
+            if let Some(logits) = computed.logits.take() {
                 let data = trace_span!("wait").in_scope(|| logits.try_into_data());
                 read.push(data.map_err(|error| EngineError::Device(error.to_string()))?);
             }
@@ -396,7 +397,7 @@ impl Engine {
     /// Like [`Engine::launch`], and calls `then` after each call of the model.
     fn launch_each(
         &mut self,
-        then: &mut dyn FnMut(&Computed) -> Result<(), EngineError>,
+        then: &mut dyn FnMut(&mut Computed) -> Result<(), EngineError>,
     ) -> Result<Option<Launched>, EngineError> {
         let mut step = self.scheduled()?;
         if step.work.is_empty() && self.ended.is_empty() {
@@ -410,7 +411,7 @@ impl Engine {
         let mut all = Vec::new();
         for call in calls {
             let computed = self.compute(&step.work, call);
-            let computed = computed.and_then(|computed| then(&computed).map(|()| computed));
+            let computed = computed.and_then(|mut of| then(&mut of).map(|()| of));
             match computed {
                 Ok(computed) => all.push(computed),
                 Err(error) => {

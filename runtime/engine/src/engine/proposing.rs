@@ -1,5 +1,7 @@
 //! Speculative decoding by an engine: who proposes tokens, and which of them requests get.
 
+use std::borrow::Cow;
+
 use moebius_model::decoder::{Cache, Model};
 use moebius_ops::{Fault, Mismatch};
 
@@ -103,7 +105,7 @@ impl Engine {
     pub(super) fn verify(
         &mut self,
         work: &Work,
-        logits: &[Vec<f32>],
+        logits: &[Cow<'_, [f32]>],
         events: &mut Vec<(RequestId, Event)>,
         sampled: &mut Vec<Sampled>,
     ) {
