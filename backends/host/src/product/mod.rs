@@ -19,7 +19,7 @@ pub(crate) use prefetch::prefetch;
 pub(crate) use right::Right;
 
 use crate::vector::dispatch;
-use crate::workers::least_work;
+use crate::workers::{each_row, least_work};
 use kernel::{FEW, ROWS};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -146,11 +146,11 @@ impl<R: Right> Product<'_, R> {
         };
         let firsts: Vec<usize> = (0..columns).step_by(size).collect();
         let parts: Vec<Vec<f32>> = firsts.into_par_iter().map(part).collect();
-        for (row, to) in to.chunks_exact_mut(columns).enumerate() {
+        each_row(to, columns, &|row: usize, to: &mut [f32]| {
             for (to, part) in to.chunks_mut(size).zip(&parts) {
                 to.copy_from_slice(&part[row * to.len()..][..to.len()]);
             }
-        }
+        });
     }
 
     fn run(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]) {
