@@ -7,6 +7,7 @@ use crate::workers::least_work;
 use moebius_ops::attention::Sizes;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
+use std::cell::Cell;
 use std::ops::Range;
 
 /// The keys and values of one key head, packed for products.
@@ -230,7 +231,13 @@ struct FewTask<'a, K> {
     out: (&'a mut [f32], &'a mut [f32]),
 }
 
-/// Memory that the blocks of a task share, because a block of one query takes less time than to get it anew.
+thread_local! {
+    /// Memory that is kept from task to task, because it would have to be cleared.
+    static ROOM: Cell<Option<Box<Room>>> = const { Cell::new(None) };
+}
+
+/// Memory that the blocks of a task share, because a block of one query takes less time than to get it anew. It holds arbitrary values at first.
+#[derive(Default)]
 struct Room {
     /// Queries times the scale.
     q: Vec<f32>,
@@ -253,12 +260,8 @@ impl<K: Source> Kernel for FewTask<'_, K> {
         } = self;
         let s = operands.problem.sizes();
         let rows = blocks.first().map_or(1, Block::rows);
-        let mut room = Room {
-            q: Vec::new(),
-            turned: Panels::new(s.head_dim, PANEL),
-            values: Vec::new(),
-            scores: [[[0.0; PANEL]; KEYS / PANEL]; FEW],
-        };
+        let mut room = ROOM.take().unwrap_or_default();
+        room.turned.make_one(s.head_dim);
         let o = o.chunks_exact_mut(rows * s.value_dim);
         for (block, out) in blocks.iter().zip(o.zip(lse.chunks_exact_mut(rows))) {
             let few = FewQueries {
@@ -269,6 +272,7 @@ impl<K: Source> Kernel for FewTask<'_, K> {
             };
             few.run(simd, transpose, out);
         }
+        ROOM.set(Some(room));
     }
 }
 

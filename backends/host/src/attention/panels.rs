@@ -20,6 +20,7 @@ const REGISTERS: usize = 2;
 pub(crate) type Line = [f32; PANEL];
 
 /// A matrix \[rows, columns\] stored as \[⌈columns / 32⌉, rows, 32\], with zeros past the last column.
+#[derive(Default)]
 pub(super) struct Panels {
     rows: usize,
     columns: usize,
@@ -64,6 +65,12 @@ impl Panels {
                 self.lines[panel * self.rows + row][..values.len()].copy_from_slice(values);
             }
         }
+    }
+
+    /// Becomes a single panel of `rows` rows, whose lines hold arbitrary values.
+    pub(super) fn make_one(&mut self, rows: usize) {
+        self.rows = rows;
+        self.lines.resize(rows, [0.0; PANEL]);
     }
 
     /// Returns the lines of a single panel, of which the first `columns` columns will be used.

@@ -207,7 +207,11 @@ impl Source for Paged<'_> {
     #[inline(always)]
     fn values<'a>(&'a self, head: usize, keys: Range<usize>, room: &'a mut Vec<f32>) -> &'a [f32] {
         let width = self.layout.value_dim();
-        room.resize(keys.len() * width, 0.0);
+        let len = keys.len() * width;
+        if room.len() < len {
+            room.resize(len, 0.0);
+        }
+        let room = &mut room[..len];
         for (token, to) in keys.step_by(BLOCK).zip(room.chunks_mut(BLOCK * width)) {
             match self.block(head, token) {
                 Some(of) => self.codes.values(of.values, of.value_scales, to, width),
