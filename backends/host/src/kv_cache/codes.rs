@@ -4,11 +4,16 @@ use crate::attention::Line;
 use crate::values::Stored;
 use half::{bf16, f16};
 use moebius_ops::kv_cache::{BLOCK, CacheFormat};
+use std::sync::LazyLock;
+
+/// The value of each FP8 code.
+static EIGHTS: LazyLock<[f32; 256]> =
+    LazyLock::new(|| std::array::from_fn(|code| CacheFormat::E4m3.decode(code as u32, 0)));
 
 /// A decoder of the words of a format; FP8 codes are looked up in a table.
 pub(super) struct Codes {
     format: CacheFormat,
-    eights: [f32; 256],
+    eights: &'static [f32; 256],
 }
 
 /// A function that returns the N values of a word, before the scale of its token.
@@ -18,16 +23,9 @@ impl<const N: usize, F: Fn(u32) -> [f32; N] + Copy> Decode<N> for F {}
 
 impl Codes {
     pub(super) fn of(format: CacheFormat) -> Self {
-        let value = |code: usize| {
-            if format.scaled() {
-                format.decode(code as u32, 0)
-            } else {
-                0.0
-            }
-        };
         Self {
             format,
-            eights: std::array::from_fn(value),
+            eights: &EIGHTS,
         }
     }
 
