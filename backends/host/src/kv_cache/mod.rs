@@ -35,11 +35,21 @@ pub fn append(append: &Append, places: &Places<'_>, [k, v]: [&[f32]; 2], pool: &
 fn write(l: &Layout, block: &mut [i32], token: usize, [key, value]: [&[f32]; 2]) {
     let (format, per) = (l.format(), l.format().per_word());
     let [keys, values] = [l.key_words(), l.value_words()];
+    let row = BLOCK * keys + token * values;
+    // Most caches are in f32, whose values are words.
+    if format == CacheFormat::F32 {
+        for (to, key) in block[token..].iter_mut().step_by(BLOCK).zip(key) {
+            *to = key.to_bits().cast_signed();
+        }
+        for (to, value) in block[row..].iter_mut().zip(value) {
+            *to = value.to_bits().cast_signed();
+        }
+        return;
+    }
     let [key_scale, value_scale] = [key, value].map(|row| format.scale_of(row));
     for w in 0..keys {
         block[w * BLOCK + token] = word(format, key_scale, |at| key[w * per + at]);
     }
-    let row = BLOCK * keys + token * values;
     for w in 0..values {
         block[row + w] = word(format, value_scale, |at| value[w + at * values]);
     }
