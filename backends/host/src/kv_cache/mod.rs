@@ -235,10 +235,10 @@ impl Source for Paged<'_> {
 /// The page tables of all sequences, and the range of their new tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
-    /// The pages of each sequence in the pool, \[sequences, pages\].
-    pub table: &'a [u32],
-    /// The position of each sequence's first new token, and one past its last, \[sequences, 2\].
-    pub spans: &'a [u32],
+    /// The pages of each sequence in the pool, \[sequences, pages\], as words.
+    pub table: &'a [i32],
+    /// The position of each sequence's first new token, and one past its last, \[sequences, 2\], as words.
+    pub spans: &'a [i32],
     /// The number of pages in a row of the table.
     pub pages: usize,
 }
@@ -246,7 +246,7 @@ pub struct Places<'a> {
 impl Places<'_> {
     /// Returns the position of a sequence's first new token, and one past its last.
     pub(crate) fn span(&self, sequence: usize) -> [usize; 2] {
-        [0, 1].map(|at| self.spans[2 * sequence + at] as usize)
+        [0, 1].map(|at| self.spans[2 * sequence + at].cast_unsigned() as usize)
     }
 
     /// Returns where the block of a token begins; `None` if the pool doesn't have its page.
@@ -257,7 +257,7 @@ impl Places<'_> {
         token: usize,
     ) -> Option<usize> {
         let row = &self.table[sequence * self.pages..][..self.pages];
-        let page = *row.get(token / l.page())? as usize;
+        let page = row.get(token / l.page())?.cast_unsigned() as usize;
         (page < l.pages()).then(|| l.block(page, head, token % l.page()))
     }
 }

@@ -262,7 +262,7 @@ pub(crate) fn attend(
 pub(super) mod flex {
     //! The operations on Flex.
 
-    use crate::ops::host::{Computed, Floats, Operands, contiguous, words};
+    use crate::ops::host::{Computed, Floats, Operands, contiguous, signed_words, words};
     use moebius_host::exact as host;
     use moebius_host::kv_cache::Places;
     use moebius_ops::Exact;
@@ -303,7 +303,8 @@ pub(super) mod flex {
     }
 
     fn attended(attend: &Attend, mut b: Operands) -> Vec<f32> {
-        let [table, spans] = ["table", "spans"].map(|name| words(b.word(name)));
+        let step = ["table", "spans"].map(|name| contiguous(b.word(name)));
+        let [table, spans] = step.each_ref().map(signed_words);
         let pool = contiguous(b.word("pool"));
         let [q, sinks] = ["q", "sinks"].map(|name| Floats::of(&mut b, name));
         let places = Places {

@@ -241,10 +241,10 @@ pub(super) mod flex {
     //! Products on Flex.
 
     use crate::ops::host::{
-        Computed, Floats, Operands, Rows, Words, contiguous, matrices, segments, to_f32, words,
+        Computed, Floats, Operands, Rows, Words, contiguous, matrices, segments, signed_words,
+        to_f32, words,
     };
     use crate::ops::tensors::Value;
-    use burn::tensor::DType;
     use moebius_host::grouped_gemm::fp8::{self, Weights};
     use moebius_host::grouped_gemm::{self as host, blocks};
     use moebius_host::quantize::Scales;
@@ -355,16 +355,5 @@ pub(super) mod flex {
             },
             bias: bias.maybe(),
         })
-    }
-
-    /// Returns the words of a contiguous tensor; borrows them if they are i32, as Burn's integers are here.
-    fn signed_words(tensor: &Words) -> Cow<'_, [i32]> {
-        match tensor.dtype() {
-            DType::I32 => Cow::Borrowed(tensor.storage::<i32>()),
-            _ => words(tensor.clone())
-                .iter()
-                .map(|word| *word as i32)
-                .collect(),
-        }
     }
 }

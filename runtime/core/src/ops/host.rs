@@ -10,6 +10,7 @@ use burn::tensor::{DType, FloatDType, TensorData};
 use moebius_host::permute::Segments;
 use moebius_host::{Matrices, Values};
 use moebius_ops::TensorInfo;
+use std::borrow::Cow;
 
 pub(super) type Rows = FloatTensor<Flex>;
 pub(super) type Words = IntTensor<Flex>;
@@ -76,6 +77,17 @@ pub(super) fn words(tensor: Words) -> Vec<u32> {
         DType::I64 => tensor.storage::<i64>().iter().map(|w| *w as u32).collect(),
         DType::U32 => tensor.storage::<u32>().to_vec(),
         _ => tensor.storage::<i32>().iter().map(|w| *w as u32).collect(),
+    }
+}
+
+/// Returns the words of a contiguous tensor; borrows them if they are i32, as Burn's integers are here.
+pub(super) fn signed_words(tensor: &Words) -> Cow<'_, [i32]> {
+    match tensor.dtype() {
+        DType::I32 => Cow::Borrowed(tensor.storage::<i32>()),
+        _ => words(tensor.clone())
+            .iter()
+            .map(|word| *word as i32)
+            .collect(),
     }
 }
 

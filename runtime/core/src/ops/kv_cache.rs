@@ -45,7 +45,7 @@ pub(crate) fn attend(
 pub(super) mod flex {
     //! Caches on Flex: appends tokens to their pages in place, and computes attention over pages.
 
-    use crate::ops::host::{Computed, Floats, Operands, Words, contiguous, words};
+    use crate::ops::host::{Computed, Floats, Operands, Words, contiguous, signed_words};
     use moebius_host::kv_cache::{self as host, Places, Queries};
     use moebius_ops::KvCache;
     use moebius_ops::kv_cache::{Append, Attend};
@@ -59,7 +59,8 @@ pub(super) mod flex {
     }
 
     fn appended(append: &Append, mut b: Operands) -> Words {
-        let [table, spans] = ["table", "spans"].map(|name| words(b.word(name)));
+        let step = ["table", "spans"].map(|name| contiguous(b.word(name)));
+        let [table, spans] = step.each_ref().map(signed_words);
         let new = ["k", "v"].map(|name| Floats::of(&mut b, name));
         let mut pool = contiguous(b.word("pool"));
         let places = Places {
@@ -73,7 +74,8 @@ pub(super) mod flex {
     }
 
     fn attended(attend: &Attend, mut b: Operands) -> [Vec<f32>; 2] {
-        let [table, spans] = ["table", "spans"].map(|name| words(b.word(name)));
+        let step = ["table", "spans"].map(|name| contiguous(b.word(name)));
+        let [table, spans] = step.each_ref().map(signed_words);
         let pool = contiguous(b.word("pool"));
         let floats = ["q", "slopes", "relative", "sinks"].map(|name| Floats::of(&mut b, name));
         let [q, slopes, relative, sinks] = floats.each_ref().map(Floats::values);
