@@ -194,7 +194,7 @@ impl BlockTensor {
 
     /// The device of the words.
     pub fn device(&self) -> Device {
-        self.words.val().device()
+        self.words.device()
     }
 
     /// The dtype of inputs and outputs of products.
@@ -249,13 +249,14 @@ impl BlockTensor {
 
     /// Checks the words, which a record may have replaced, and that they are on `device`.
     pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
-        let words = self.words.val();
+        // Handles of tensors take longer than what they are asked for.
+        let words = &self.words;
         check_same("words of blocks", words.dims(), self.layout.words_shape())?;
         let dtype = words.dtype();
         let right = matches!(dtype, DType::I32 | DType::U32);
         let got = format_args!("{dtype:?}");
         Mismatch::unless(right, "dtype of words of blocks", "i32 or u32", got)?;
-        let marked = self.format.val().dims()[0];
+        let marked = self.format.dims()[0];
         Mismatch::check(
             "marker of the format of blocks",
             marker(self.layout.format),

@@ -130,7 +130,7 @@ impl Sparse24Tensor {
 
     /// The device of the values.
     pub fn device(&self) -> Device {
-        self.kept.val().device()
+        self.kept.device()
     }
 
     /// Bytes of values and places.
@@ -150,7 +150,7 @@ impl Sparse24Tensor {
 
     /// Checks the tensors, which a record may have replaced, and that they are on `device`.
     pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
-        let ([rows, columns], places) = (self.dims(), self.places.val());
+        let ([rows, columns], places) = (self.dims(), &self.places);
         sparse24::check(columns)?;
         let expected = [rows, sparse24::place_words(columns)];
         check_same("places of 2:4 weights", places.dims(), expected)?;

@@ -110,7 +110,7 @@ impl Fp8Matrices {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a record has put tensors of other shapes here,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when codes and scales are on different devices.
     pub fn to_tensor(&self) -> Result<Fp8Tensor, Error> {
-        self.check(&self.panels.val().device())?;
+        self.check(&self.device())?;
         let [experts, n, k] = self.layout.shape;
         let (rows, words) = (n / self.parts, k.div_ceil(LANES_PER_WORD));
         let padded = rows.next_multiple_of(PANEL);
@@ -135,7 +135,7 @@ impl Fp8Matrices {
 
     /// The device of the codes.
     pub fn device(&self) -> Device {
-        self.panels.val().device()
+        self.panels.device()
     }
 
     /// Checks that the panels of several projections lie like those of one, because each projection fills whole panels.
@@ -151,11 +151,11 @@ impl Fp8Matrices {
         let [experts, n, k] = self.layout.shape;
         let panels = experts * self.parts * (n / self.parts).div_ceil(PANEL);
         let expected = [panels, k.div_ceil(LANES_PER_WORD), PANEL];
-        let got = (self.panels.val().dims(), self.panels.val().dtype());
+        let got = (self.panels.dims(), self.panels.dtype());
         let right = got.0 == expected && matches!(got.1, DType::I32 | DType::U32);
         let expected = format_args!("{expected:?} of 32 bits");
         Mismatch::unless(right, "fp8 panels", expected, format_args!("{got:?}"))?;
-        let marked = self.format.val().dims()[0];
+        let marked = self.format.dims()[0];
         Mismatch::check(
             "marker of the fp8 format",
             marker(self.layout.scheme.format),

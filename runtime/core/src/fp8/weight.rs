@@ -471,14 +471,9 @@ impl<const D: usize> Weight<D> {
 
     /// The shape of the values.
     pub fn dims(&self) -> [usize; D] {
-        let of_stack = |shape: [usize; 3]| std::array::from_fn(|at| shape[3 - D + at]);
-        let codes = self.codes().map(|codes| codes.layout().shape);
-        let sparse = || self.sparse24().map(|weights| weights.dims());
-        let sparse = || sparse().map(|[rows, columns]| [1, rows, columns]);
-        let blocks = || self.blocks().map(|weights| weights.layout().shape);
-        match codes.or_else(sparse).or_else(blocks) {
+        match form_of(&self.0).and_then(Form::stored_shape) {
             // A stack of one matrix drops its first dimension.
-            Some(shape) => of_stack(shape),
+            Some(shape) => std::array::from_fn(|at| shape[3 - D + at]),
             // `dims()` isn't called here, because it draws the values of a lazy parameter.
             None => self.0.lazy_shape().dims(),
         }

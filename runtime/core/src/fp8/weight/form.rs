@@ -45,6 +45,18 @@ impl Form {
         let stored = codes.or_else(|| self.sparse.as_ref().map(Sparse24Tensor::device));
         stored.or_else(|| self.blocks.as_ref().map(BlockTensor::device))
     }
+
+    /// The matrices, and the rows and columns of each, of what is stored in place of the parameter's values; `None` if it has them.
+    pub(super) fn stored_shape(&self) -> Option<[usize; 3]> {
+        match (&self.codes, &self.blocks, &self.sparse) {
+            (Some(codes), ..) => Some(codes.matrices.layout().shape),
+            (None, Some(blocks), _) => Some(blocks.layout().shape),
+            (None, None, sparse) => {
+                let [rows, columns] = sparse.as_ref()?.dims();
+                Some([1, rows, columns])
+            }
+        }
+    }
 }
 
 impl Reparameterization for Form {
