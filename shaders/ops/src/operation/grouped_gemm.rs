@@ -59,12 +59,12 @@ impl GroupedGemm {
                 _ => true,
             }),
             Self::CodedLinear(p) => {
-                let name = ["grouped ", ""][usize::from(p.dense)].to_owned() + of_form(p);
-                of_codes(&name, p, |_| true)
+                let [dense, grouped, _] = names(p);
+                of_codes(if p.dense { dense } else { grouped }, p, |_| true)
             }
             Self::CodedLinearBackward { problem, x, bias } => {
-                let name = of_form(problem).to_owned() + " backward";
-                of_codes(&name, problem, |tensor| match tensor {
+                let [_, _, backward] = names(problem);
+                of_codes(backward, problem, |tensor| match tensor {
                     "dx" => *x,
                     "db" => *bias,
                     _ => true,
@@ -220,11 +220,15 @@ fn multiplied(name: &str, p: &Problem, there: impl Fn(&str) -> bool) -> Signatur
     })
 }
 
-/// The name of a product with codes of this form.
-fn of_form(p: &Problem) -> &'static str {
+/// The names of products with codes of this form: of all rows, of sorted rows, and of their gradients.
+fn names(p: &Problem) -> [&'static str; 3] {
     match p.stored {
-        Stored::Blocks(_) => "block linear",
-        _ => "fp8 linear",
+        Stored::Blocks(_) => [
+            "block linear",
+            "grouped block linear",
+            "block linear backward",
+        ],
+        _ => ["fp8 linear", "grouped fp8 linear", "fp8 linear backward"],
     }
 }
 
