@@ -20,20 +20,17 @@ struct Packed {
     finite: Vec<bool>,
 }
 
-/// Computes o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\].
-pub(crate) fn run(operands: &Operands<'_>, source: &impl Source) -> [Vec<f32>; 2] {
+/// Fills o \[B, Hq, Sq, Dv\], which holds zeros at first, and lse \[B, Hq, Sq\], which holds `f32::MIN`.
+pub(crate) fn run(operands: &Operands<'_>, source: &impl Source, [o, lse]: [&mut [f32]; 2]) {
     let problem = operands.problem;
     let s = problem.sizes();
     let width = s.value_dim;
-    let mut o = vec![0.0; problem.query_rows() * width];
-    let mut lse = vec![f32::MIN; problem.query_rows()];
     if s.queries * problem.group() <= FEW {
-        of_few(operands, source, &mut o, &mut lse);
-        return [o, lse];
+        return of_few(operands, source, o, lse);
     }
     let heads = (0..s.batch * s.kv_heads).into_par_iter();
     let packed: Vec<Packed> = heads.map(|head| Packed::of(source, head, s)).collect();
-    let (mut o_rest, mut lse_rest) = (&mut o[..], &mut lse[..]);
+    let (mut o_rest, mut lse_rest) = (o, lse);
     let mut tasks = Vec::new();
     for block in operands.query_blocks() {
         let (o, rest) = o_rest.split_at_mut(block.rows() * width);
@@ -50,7 +47,6 @@ pub(crate) fn run(operands: &Operands<'_>, source: &impl Source) -> [Vec<f32>; 2
         });
     }
     tasks.into_par_iter().for_each(vectorized);
-    [o, lse]
 }
 
 /// The kernel that packs the keys and values of key head `head`.

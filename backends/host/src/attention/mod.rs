@@ -24,7 +24,11 @@ pub use scores::Operands;
 
 /// Computes o \[B, Hq, Sq, Dv\] and its log-sum-exp \[B, Hq, Sq\].
 pub fn forward(operands: &Operands<'_>) -> [Vec<f32>; 2] {
-    over(operands, operands)
+    let problem = operands.problem;
+    let mut o = vec![0.0; problem.query_rows() * problem.sizes().value_dim];
+    let mut lse = vec![f32::MIN; problem.query_rows()];
+    over(operands, operands, [&mut o, &mut lse]);
+    [o, lse]
 }
 
 /// The results of a forward pass, and the gradient of one of them; slices that a backward pass doesn't read may be empty.

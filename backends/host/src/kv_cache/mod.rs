@@ -122,16 +122,33 @@ impl Sequences<'_> {
         let s = *self.attention.sizes();
         let [start, end] = self.places.span(sequence);
         let queries = end.saturating_sub(start).min(s.queries);
-        let heads = self.queries.q.chunks_exact(s.queries * s.head_dim);
-        let heads = heads.skip(sequence * s.heads).take(s.heads);
-        let own = heads.flat_map(|head| &head[..queries * s.head_dim]);
-        let own: Vec<f32> = own.copied().collect();
         let problem = of_sizes(self.attention, queries, start + queries);
+        let of_head = s.queries * s.head_dim;
+        let own = &self.queries.q[sequence * s.heads * of_head..][..s.heads * of_head];
+        if queries == s.queries {
+            return self.attend_to(sequence, &problem, own, [o, lse]);
+        }
+        let new = own.chunks_exact(of_head);
+        let new = new.flat_map(|head| &head[..queries * s.head_dim]);
+        let new: Vec<f32> = new.copied().collect();
+        let mut found = vec![0.0; problem.query_rows() * s.value_dim];
+        let mut logs = vec![f32::MIN; problem.query_rows()];
+        self.attend_to(sequence, &problem, &new, [&mut found, &mut logs]);
+        for head in 0..s.heads {
+            let (from, to, width) = (head * queries, head * s.queries, s.value_dim);
+            lse[to..][..queries].copy_from_slice(&logs[from..][..queries]);
+            let found = &found[from * width..][..queries * width];
+            o[to * width..][..queries * width].copy_from_slice(found);
+        }
+    }
+
+    /// Fills o and lse of all queries q of a sequence, which `problem` describes.
+    fn attend_to(&self, sequence: usize, problem: &Problem, q: &[f32], to: [&mut [f32]; 2]) {
         let operands = Operands {
             slopes: self.queries.slopes,
             relative: self.queries.relative,
             sinks: self.queries.sinks,
-            ..Operands::new(&problem, [&own, &[], &[]])
+            ..Operands::new(problem, [q, &[], &[]])
         };
         let paged = Paged {
             layout: self.layout,
@@ -140,13 +157,7 @@ impl Sequences<'_> {
             sequence,
             codes: self.codes,
         };
-        let [found, logs] = over(&operands, &paged);
-        for head in 0..s.heads {
-            let (from, to, width) = (head * queries, head * s.queries, s.value_dim);
-            lse[to..][..queries].copy_from_slice(&logs[from..][..queries]);
-            let found = &found[from * width..][..queries * width];
-            o[to * width..][..queries * width].copy_from_slice(found);
-        }
+        over(&operands, &paged, to);
     }
 }
 
