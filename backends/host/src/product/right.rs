@@ -109,15 +109,18 @@ impl Right for Factor<'_> {
 /// Columns that are transposed together, in squares of [`SQUARE`].
 const COLUMNS: usize = 32;
 const SQUARE: usize = 16;
-/// Words of each column that are transposed, at most, before they are multiplied, so that they stay in a first-level cache.
-const DEPTH: usize = 16;
-/// The bytes of a column that are transposed at once, and the words that they are.
+/// The bytes of a column that are transposed before those of the next ones: a line of the processor's caches, because columns may be so far apart
+/// that a cache can't hold a line of each.
+const LINE: usize = 64;
+/// The words that these are.
+const WORDS: usize = LINE / 4;
+/// The bytes, and words, of each column that are transposed at once.
 const BYTES: usize = 16;
-const WORDS: usize = BYTES / 4;
+const FOUR: usize = BYTES / 4;
 
 /// Words of neighbouring columns, side by side. Vectors as wide as a line of the caches begin with one.
 #[repr(align(64))]
-struct Turned([[u32; COLUMNS]; DEPTH]);
+struct Turned([[u32; COLUMNS]; WORDS]);
 
 /// Adds the products of N rows \[inner\]\[N\] and the columns of a part to `sums`, for a factor whose lines run along the inner dimension.
 #[inline(always)]
@@ -128,7 +131,7 @@ fn multiply_along<S: Simd, T: Transpose, E: InWords, const N: usize>(
     left: &[[f32; N]],
     sums: &mut [[f32; WIDEST]; N],
 ) {
-    let mut turned = Turned([[0; COLUMNS]; DEPTH]);
+    let mut turned = Turned([[0; COLUMNS]; WORDS]);
     let mut runs: [&[u8]; COLUMNS] = [&[]; COLUMNS];
     for first in across.clone().step_by(COLUMNS) {
         for (i, run) in runs.iter_mut().enumerate() {
@@ -199,7 +202,7 @@ fn at_once<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
         registers.copy_from_slice(S::as_simd_f32s(&sums[at..][..COLUMNS]).0);
     }
     for left in left.chunks(WORDS * E::IN_WORD) {
-        lines.turn(vectors.1, &mut turned.0[..WORDS]);
+        lines.turn(vectors.1, turned);
         add::<S, T, E, N, V>(vectors, left, (&turned.0, 0), &mut registers);
     }
     for (registers, sums) in registers.iter().zip(sums) {
@@ -218,9 +221,8 @@ fn by_pieces<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
     (sums, at): (&mut [[f32; WIDEST]; N], usize),
 ) {
     let columns = V * S::F32_LANES;
-    for left in left.chunks(DEPTH * E::IN_WORD) {
-        let words = left.len().div_ceil(E::IN_WORD).next_multiple_of(WORDS);
-        lines.turn(vectors.1, &mut turned.0[..words]);
+    for left in left.chunks(WORDS * E::IN_WORD) {
+        lines.turn(vectors.1, turned);
         for first in (0..COLUMNS).step_by(columns) {
             let mut registers = [[vectors.0.splat_f32s(0.0); V]; N];
             for (registers, sums) in registers.iter_mut().zip(&*sums) {
@@ -247,41 +249,43 @@ struct Ahead<'a, E> {
 }
 
 impl<E: InWords> Ahead<'_, E> {
-    /// Transposes the next words of all columns, and prefetches as many values.
+    /// Transposes the next words of all columns, and prefetches as many values. Words after the last are 0.
     #[inline(always)]
-    fn turn<T: Transpose>(&mut self, transpose: T, to: &mut [[u32; COLUMNS]]) {
-        for to in to.as_chunks_mut::<WORDS>().0 {
-            for (square, runs) in self.runs.as_chunks::<SQUARE>().0.iter().enumerate() {
+    fn turn<T: Transpose>(&mut self, transpose: T, to: &mut Turned) {
+        for (square, runs) in self.runs.as_chunks::<SQUARE>().0.iter().enumerate() {
+            let mut ends;
+            let rows = match lines(runs, self.at) {
+                Some(rows) => rows,
+                None => {
+                    ends = [[0; LINE]; SQUARE];
+                    for (end, run) in ends.iter_mut().zip(runs) {
+                        end[..run.len() - self.at].copy_from_slice(&run[self.at..]);
+                    }
+                    ends.each_ref()
+                }
+            };
+            for (four, to) in to.0.as_chunks_mut::<FOUR>().0.iter_mut().enumerate() {
                 prefetch(self.ahead.next().unwrap_or_default());
+                let mut bytes = [&[0; BYTES]; SQUARE];
+                for (bytes, row) in bytes.iter_mut().zip(rows) {
+                    *bytes = &row.as_chunks().0[four];
+                }
                 let to = &mut to.as_flattened_mut()[SQUARE * square..];
-                turn(transpose, runs, self.at, to);
+                transpose.words::<FOUR>(bytes, to, COLUMNS);
             }
-            self.at += BYTES;
         }
+        self.at += LINE;
     }
-}
-
-/// Transposes the words of sixteen columns from byte `at` on; those after the last byte are 0.
-#[inline(always)]
-fn turn<T: Transpose>(transpose: T, runs: &[&[u8]; SQUARE], at: usize, to: &mut [u32]) {
-    if let Some(rows) = rows_of(runs, at) {
-        return transpose.words::<WORDS>(rows, to, COLUMNS);
-    }
-    let mut ends = [[0; BYTES]; SQUARE];
-    for (end, run) in ends.iter_mut().zip(runs) {
-        end[..run.len() - at].copy_from_slice(&run[at..]);
-    }
-    transpose.words::<WORDS>(ends.each_ref(), to, COLUMNS);
 }
 
 /// The bytes of sixteen columns from byte `at` on; `None` if there are fewer.
 #[inline(always)]
-fn rows_of<'a>(runs: &[&'a [u8]; SQUARE], at: usize) -> Option<[&'a [u8; BYTES]; SQUARE]> {
-    let mut rows = [&[0; BYTES]; SQUARE];
-    for (row, run) in rows.iter_mut().zip(runs) {
-        *row = run.get(at..)?.first_chunk()?;
+fn lines<'a>(runs: &[&'a [u8]; SQUARE], at: usize) -> Option<[&'a [u8; LINE]; SQUARE]> {
+    let mut lines = [&[0; LINE]; SQUARE];
+    for (line, run) in lines.iter_mut().zip(runs) {
+        *line = run.get(at..)?.first_chunk()?;
     }
-    Some(rows)
+    Some(lines)
 }
 
 /// Makes one multiply-add for every row and column at each inner value of some words, in order, with the registers of columns from `first` on.
