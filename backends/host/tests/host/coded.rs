@@ -33,12 +33,14 @@ fn product(problem: &Problem, x: &[f32], weights: &Weights<'_>) -> Vec<f32> {
 #[test]
 fn a_row_is_the_same_alone_and_among_others() {
     held();
-    // Blocks that a part of 1024 inner values ends in, that divide it, and that are longer.
+    // Blocks that a part of 1024 inner values ends in, that divide it, that are longer, or shorter than a word.
     let sizes = [
         (130, 1500, false, Granularity::of_blocks(16, 24)),
         (48, 1037, false, Granularity::of_blocks(1, 32)),
         (100, 260, true, Granularity::of_blocks(16, 32)),
         (70, 600, false, Granularity::Row),
+        (5, 3, false, Granularity::Row),
+        (33, 1, true, Granularity::Tensor),
     ];
     for ((n, k, gated, granularity), format) in sizes
         .into_iter()

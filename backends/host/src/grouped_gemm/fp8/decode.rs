@@ -201,7 +201,7 @@ pub(super) struct OfPanel<'a> {
     pub(super) columns: Range<usize>,
     /// The scales of each block.
     pub(super) scales: &'a [[f32; PANEL]],
-    /// The number of inner values in a block, whole words; the last block may have fewer.
+    /// The number of inner values in a block: whole words, but for a single block, which may end inside a word. The last block may have fewer.
     pub(super) block: usize,
 }
 
@@ -265,7 +265,7 @@ fn decoding<S: Simd, T: Transpose, const N: usize, const V: usize>(
     let mut any = simd.splat_u32s(0);
     // The processor's own prefetches end with a page of 4 KiB.
     let mut ahead = part.words.get(AHEAD..).unwrap_or_default().iter();
-    let words = part.block / CODES;
+    let words = part.block.div_ceil(CODES);
     let blocks = left.chunks(words).zip(part.words.chunks(words));
     for ((left, words), scales) in blocks.zip(part.scales) {
         let mut factors = [simd.splat_f32s(0.0); V];
