@@ -78,8 +78,9 @@ impl Right for Factor<'_> {
 
     fn tile<S: Simd>(&self) -> usize {
         match self.run {
-            Run::Along => 8,
-            Run::Across => 0,
+            // The bytes of values are taken for those of little-endian words.
+            Run::Along if cfg!(target_endian = "little") => 8,
+            Run::Along | Run::Across => 0,
         }
     }
 
