@@ -2,8 +2,8 @@
 
 use rayon::Yield;
 use rayon::prelude::*;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The least number of multiply-adds of an operation for which waking other threads pays off. It is low because a product with one row is
@@ -17,6 +17,15 @@ pub(crate) fn least_work() -> usize {
         Some(_) => LEAST_WORK / 4,
         None => LEAST_WORK,
     }
+}
+
+/// The calls of [`on_workers`] that go on.
+static PASSES: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Whether the thread is in such a call or looks for work already. It then doesn't look for work in between: a call would wait for the end
+    /// of others, and of calls that overlap, one after the other, each would leave its search on the stack until all have ended.
+    static TAKEN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `f` on one of the worker threads that share the work of an operation, if there are several and the largest operation in `f` has
@@ -35,43 +44,44 @@ pub fn on_workers<R: Send>(multiply_adds: usize, f: impl FnOnce() -> R + Send) -
 }
 
 /// Keeps the other workers awake until it is dropped.
-struct Awake(Arc<AtomicBool>);
+struct Awake {
+    /// What [`TAKEN`] was before.
+    taken: bool,
+}
 
 impl Awake {
     fn new() -> Self {
-        let (over, own) = (
-            Arc::new(AtomicBool::new(false)),
-            rayon::current_thread_index(),
-        );
-        let of_workers = over.clone();
+        PASSES.fetch_add(1, Ordering::Relaxed);
         // A worker that is busy until this is over finds that out when it comes to it; nobody waits for it.
-        rayon::spawn_broadcast(move |worker| {
-            if Some(worker.index()) != own {
-                look_for_work(&of_workers);
-            }
-        });
-        Self(over)
+        rayon::spawn_broadcast(|_| look_for_work());
+        let taken = TAKEN.replace(true);
+        Self { taken }
     }
 }
 
 impl Drop for Awake {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        TAKEN.set(self.taken);
+        PASSES.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Does the work of other workers until `over`, or until there was none for a while. A worker that Rayon finds no work for falls asleep after some
-/// 20 µs, less than passes between two products of a small model; to wake it takes as long as a small product.
-fn look_for_work(over: &AtomicBool) {
+/// Does the work of other workers until no pass goes on, or until there was none for a while. A worker that Rayon finds no work for falls asleep after
+/// some 20 µs, less than passes between two products of a small model; to wake it takes as long as a small product.
+fn look_for_work() {
     const LONGEST: Duration = Duration::from_millis(1);
+    if TAKEN.replace(true) {
+        return;
+    }
     let mut last = Instant::now();
-    while !over.load(Ordering::Relaxed) {
+    while PASSES.load(Ordering::Relaxed) > 0 {
         match rayon::yield_now() {
             Some(Yield::Executed) => last = Instant::now(),
-            _ if last.elapsed() > LONGEST => return,
+            _ if last.elapsed() > LONGEST => break,
             _ => std::thread::yield_now(),
         }
     }
+    TAKEN.set(false);
 }
 
 /// Calls `f` for every row of `values` with its number, on as many threads as pay off.

@@ -200,8 +200,8 @@ pub fn keep_pace(device: &burn::tensor::Device) -> Result<(), Error> {
 /// on the calling thread.
 ///
 /// A thread outside of the workers that calls an operation wakes all of them and sleeps until they are done, which takes longer than a
-/// small product. A call from inside wakes only the others. This pays around many operations in a row, such as a forward pass. The caller's
-/// span of `tracing` goes on there.
+/// small product. A call from inside wakes only the others, which stay awake until `f` is done. This pays around many operations in a row, such as
+/// a forward pass. The caller's span of `tracing` goes on there.
 pub fn on_workers<R: Send>(
     device: &burn::tensor::Device,
     multiply_adds: usize,

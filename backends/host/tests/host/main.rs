@@ -6,6 +6,7 @@ mod coded;
 mod functions;
 mod memory;
 mod pairs;
+mod passes;
 mod products;
 mod sets;
 
