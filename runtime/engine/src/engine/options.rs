@@ -48,23 +48,18 @@ impl EngineOptions {
     }
 
     /// Options for requests that run at the same time, with at most so many tokens of prompt and answer each, otherwise as [`Self::new`] has
-    /// them. Of more than 512 requests the later ones wait until others have ended.
+    /// them. Of more than 512 requests the later ones wait until others have ended: the cache may have pages for the 512 longest.
     pub fn for_all(tokens: impl IntoIterator<Item = usize>) -> Self {
-        let (mut requests, mut pages, mut longest) = (0_usize, 0_usize, 0);
-        for tokens in tokens {
-            let needed = tokens.div_ceil(PAGE);
-            requests += 1;
-            pages = pages.saturating_add(needed);
-            longest = needed.max(longest);
-        }
+        let mut needed: Vec<usize> = tokens.into_iter().map(|some| some.div_ceil(PAGE)).collect();
+        needed.sort_unstable();
+        let longest = needed.last().map_or(0, |most| most.saturating_mul(PAGE));
+        let running = needed.len().clamp(1, BATCH_TOKENS);
+        let together = needed.iter().rev().take(running);
+        let pages = together.fold(0, |sum: usize, some| sum.saturating_add(*some));
         // Beside others a request begins only where a hundredth of all pages stays free.
-        let spare = if requests > 1 { pages.div_ceil(99) } else { 0 };
-        let running = requests.clamp(1, BATCH_TOKENS);
+        let spare = if running > 1 { pages.div_ceil(99) } else { 0 };
         let limits = Limits::new(pages.saturating_add(spare), BATCH_TOKENS, running);
-        Self::new(Limits {
-            longest: longest.saturating_mul(PAGE),
-            ..limits
-        })
+        Self::new(Limits { longest, ..limits })
     }
 
     /// These options, with all pages from the start: nothing grows while requests run, as a measurement wants it.
