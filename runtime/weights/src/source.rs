@@ -28,7 +28,8 @@ pub(crate) const CHUNK: usize = 1024 * 1024;
 
 /// A source of bytes that are read in pieces, so that a checkpoint need not be in memory: for example a file that a browser has.
 ///
-/// A reader reads the header first, and then one tensor after the other, each on request.
+/// A reader reads the header first, and then tensors, each on request. Several threads may read at once, where there are such: also parts of one
+/// tensor.
 pub trait ReadAt: fmt::Debug + Send + Sync {
     /// Number of bytes, which must not change.
     fn size(&self) -> u64;
