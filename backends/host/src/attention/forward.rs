@@ -1,5 +1,6 @@
 //! The forward pass: o and its log-sum-exp, one block of queries by one block of keys at a time (Milakov & Gimelshein 2018, Dao 2022).
 
+use super::in_place::{self, TOKENS, Tokens, add};
 use super::panels::{Hidden, Left, Line, PANEL, Pairs, Panels, add_product, panels_of, turn};
 use super::scores::{Block, KEYS, Operands};
 use crate::vector::{Kernel, Transpose, dispatch, exp, vectorized};
@@ -194,11 +195,18 @@ const FEW: usize = 8;
 fn of_few(operands: &Operands<'_>, source: &impl Source, o: &mut [f32], lse: &mut [f32]) {
     let s = operands.problem.sizes();
     let width = s.value_dim;
-    let blocks = operands.query_blocks();
+    let mut blocks = operands.query_blocks();
+    let work = operands.problem.query_rows() * s.keys * (s.head_dim + width);
+    // Heads that share keys are divided where few threads would have most of them, if that means to pack nothing twice.
+    if source.has_tokens()
+        && blocks.len() < 4 * rayon::current_num_threads()
+        && work >= least_work()
+    {
+        blocks = blocks.iter().flat_map(Block::by_head).collect();
+    }
     let Some(rows) = blocks.first().map(Block::rows) else {
         return;
     };
-    let work = operands.problem.query_rows() * s.keys * (s.head_dim + width);
     let task = |blocks: &[Block], out: (&mut [f32], &mut [f32])| {
         dispatch(FewTask {
             operands,
@@ -283,42 +291,40 @@ struct FewQueries<'a, K> {
 impl<K: Source> FewQueries<'_, K> {
     /// Fills the block's rows of o and lse.
     #[inline(always)]
-    fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T, (o, lse): (&mut [f32], &mut [f32])) {
-        let (operands, block) = (self.operands, self.block);
-        let (s, rows) = (*operands.problem.sizes(), block.rows());
-        let (dim, width) = (s.head_dim, s.value_dim);
-        let head = block.batch * s.kv_heads + block.heads.start / operands.problem.group();
-        let Room {
-            q,
-            turned,
-            values,
-            scores,
-        } = self.room;
-        q.clear();
-        q.extend(operands.scaled(block));
+    fn run<S: Simd, T: Transpose>(
+        mut self,
+        simd: S,
+        transpose: T,
+        (o, lse): (&mut [f32], &mut [f32]),
+    ) {
+        let (operands, block, source) = (self.operands, self.block, self.source);
+        let (s, group) = (*operands.problem.sizes(), operands.problem.group());
+        let width = s.value_dim;
+        let head = block.batch * s.kv_heads + block.heads.start / group;
+        self.room.q.clear();
+        self.room.q.extend(operands.scaled(block));
         let mut running = [Running::new(); FEW];
         for (keys, full) in operands.key_blocks(block) {
-            for (at, first) in keys.clone().step_by(PANEL).enumerate() {
-                let some = first..(first + PANEL).min(keys.end);
-                let lines = turned.only(some.len());
-                self.source.keys(transpose, head, some, lines);
-                let mut sums = [[0.0; PANEL]; FEW];
-                let right = (&*turned, 0..dim, 0..1);
-                add_product(simd, (Left::Rows(q, dim), rows), right, &mut sums);
-                for (scores, sums) in scores.iter_mut().zip(&sums[..rows]) {
-                    scores[at] = *sums;
-                }
-            }
-            let tiles = panels_of(&keys).len();
-            let v = self.source.values(head, keys.clone(), values);
+            let mut tokens = [Tokens::default(); KEYS / TOKENS];
+            let stored = tokens_of(source, head, &keys, &mut tokens);
+            self.score((simd, transpose), head, &keys, stored);
+            let Room { values, scores, .. } = &mut *self.room;
+            let v = match stored {
+                Some(_) => &[],
+                None => source.values(head, keys.clone(), values),
+            };
             for (row, o) in o.chunks_exact_mut(width).enumerate() {
-                let scores = scores[row][..tiles].as_flattened_mut();
+                let scores = scores[row][..panels_of(&keys).len()].as_flattened_mut();
                 let none: [&mut [f32]; 2] = [&mut [], &mut []];
                 operands.apply(simd, (block, row), (&keys, full), scores, none);
                 let shrink = running[row].add(simd, scores);
                 operands.drop((block, row), keys.start, scores);
                 if shrink != 1.0 {
                     o.iter_mut().for_each(|o| *o *= shrink);
+                }
+                if let Some(tokens) = stored {
+                    in_place::add_values(simd, scores, tokens, o);
+                    continue;
                 }
                 for (p, v) in scores.iter().zip(v.chunks_exact(width)) {
                     // A probability of 0 is skipped, because 0 times a NaN would not be 0.
@@ -337,22 +343,54 @@ impl<K: Source> FewQueries<'_, K> {
             }
         }
     }
+
+    /// Computes the scores of all rows for a block of keys, which `stored` has if the source has them in this form.
+    #[inline(always)]
+    fn score<S: Simd, T: Transpose>(
+        &mut self,
+        (simd, transpose): (S, T),
+        head: usize,
+        keys: &Range<usize>,
+        stored: Option<&[Tokens<'_>]>,
+    ) {
+        let (dim, rows) = (self.operands.problem.sizes().head_dim, self.block.rows());
+        let Room {
+            q, turned, scores, ..
+        } = &mut *self.room;
+        if let Some(tokens) = stored {
+            for (q, scores) in q.chunks_exact(dim).zip(scores) {
+                let (scores, _) = scores.as_flattened_mut().as_chunks_mut();
+                in_place::score(simd, q, tokens, scores);
+            }
+            return;
+        }
+        for (at, first) in keys.clone().step_by(PANEL).enumerate() {
+            let some = first..(first + PANEL).min(keys.end);
+            let lines = turned.only(some.len());
+            self.source.keys(transpose, head, some, lines);
+            let mut sums = [[0.0; PANEL]; FEW];
+            let right = (&*turned, 0..dim, 0..1);
+            add_product(simd, (Left::Rows(q, dim), rows), right, &mut sums);
+            for (scores, sums) in scores.iter_mut().zip(&sums[..rows]) {
+                scores[at] = *sums;
+            }
+        }
+    }
 }
 
-/// Adds `factor` · `values` to `to`.
+/// The tokens of some keys, the first of which is a multiple of sixteen, if the source stores all of them as they are read in place.
 #[inline(always)]
-fn add<S: Simd>(simd: S, factor: f32, values: &[f32], to: &mut [f32]) {
-    let by = simd.splat_f32s(factor);
-    let (values, values_rest) = S::as_simd_f32s(values);
-    let (to, to_rest) = S::as_mut_simd_f32s(to);
-    for (to, value) in to.iter_mut().zip(values) {
-        *to = simd.mul_add_e_f32s(by, *value, *to);
+fn tokens_of<'a, 'b>(
+    source: &'a impl Source,
+    head: usize,
+    keys: &Range<usize>,
+    room: &'b mut [Tokens<'a>],
+) -> Option<&'b [Tokens<'a>]> {
+    let count = keys.len().div_ceil(TOKENS);
+    for (tokens, first) in room.iter_mut().zip(keys.clone().step_by(TOKENS)) {
+        *tokens = source.tokens(head, first)?;
     }
-    if !to_rest.is_empty() {
-        let value = simd.partial_load_f32s(values_rest);
-        let sum = simd.partial_load_f32s(to_rest);
-        simd.partial_store_f32s(to_rest, simd.mul_add_e_f32s(by, value, sum));
-    }
+    Some(&room[..count])
 }
 
 /// The largest score of a row so far, and the sum of all exponentials relative to it.
@@ -425,6 +463,17 @@ pub(crate) trait Source: Sync {
     /// Returns the values \[keys, Dv\] of keys, the first of which is a multiple of a panel's columns; the values are put in `room` if the
     /// source doesn't store them in this form.
     fn values<'a>(&'a self, head: usize, keys: Range<usize>, room: &'a mut Vec<f32>) -> &'a [f32];
+
+    /// Whether the source stores keys and values as [`Source::tokens`] returns them.
+    fn has_tokens(&self) -> bool {
+        false
+    }
+
+    /// The keys and values of sixteen tokens, from `first` on, a multiple of sixteen; those past the last token are arbitrary. `None` where the
+    /// source doesn't store them in this form.
+    fn tokens(&self, _head: usize, _first: usize) -> Option<Tokens<'_>> {
+        None
+    }
 }
 
 /// Keys k \[B, Hkv, Skv, D\] and values v \[B, Hkv, Skv, Dv\] from the operands of a call.

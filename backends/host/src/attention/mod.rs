@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `scores.rs` | the rules on a block of scores, and the choice of blocks to compute |
 //! | `forward.rs` | sources of keys and values; o and its log-sum-exp for many and for few queries |
+//! | `in_place.rs` | scores and sums over keys and values that aren't packed, as a cache stores them |
 //! | `backward.rs` | the gradients of queries, keys, values and biases by distance |
 //! | `tables.rs` | the gradients of dense biases and of sinks |
 //! | `panels.rs` | products in registers, or of single pairs if values aren't finite |
@@ -12,12 +13,14 @@
 
 mod backward;
 mod forward;
+mod in_place;
 mod panels;
 mod scores;
 mod tables;
 
 use backward::{Incoming, Packed};
 pub(crate) use forward::{Source, run as over};
+pub(crate) use in_place::Tokens;
 use moebius_ops::AttentionPass;
 pub(crate) use panels::Line;
 pub use scores::Operands;

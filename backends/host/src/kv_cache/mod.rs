@@ -2,11 +2,12 @@
 
 mod codes;
 
-use crate::attention::{Line, Operands, Source, over};
+use crate::attention::{Line, Operands, Source, Tokens, over};
 use crate::vector::Transpose;
 use codes::Codes;
 use moebius_ops::attention::{Problem, Sizes};
 use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};
+use pulp::bytemuck::cast_slice;
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -240,6 +241,23 @@ impl Source for Paged<'_> {
             }
         }
         room
+    }
+
+    /// A cache in f32 stores keys and values as they are read.
+    fn has_tokens(&self) -> bool {
+        self.layout.format() == CacheFormat::F32
+    }
+
+    #[inline(always)]
+    fn tokens(&self, head: usize, first: usize) -> Option<Tokens<'_>> {
+        if !self.has_tokens() {
+            return None;
+        }
+        let of = self.block(head, first)?;
+        Some(Tokens {
+            keys: cast_slice(of.keys).as_chunks().0,
+            values: cast_slice(of.values),
+        })
     }
 }
 
