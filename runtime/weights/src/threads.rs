@@ -41,7 +41,7 @@ pub fn on_threads<T: Send, E: Send>(
     thread::scope(|scope| {
         // Where the system has no room for another thread, fewer do the same.
         let begun = (1..threads).map_while(|_| {
-            let begun = thread::Builder::new().spawn_scoped(scope, &turn);
+            let begun = thread::Builder::new().spawn_scoped(scope, turn);
             begun.ok()
         });
         let others: Vec<_> = begun.collect();

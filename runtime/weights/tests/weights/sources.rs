@@ -98,7 +98,7 @@ fn a_gguf_file_that_can_not_be_read_is_an_error() {
 fn threads_read_one_file_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let count = (5 << 20) + 123;
-    let all: Vec<u8> = (0..count).map(|at| (at * 31 >> 7) as u8).collect();
+    let all: Vec<u8> = (0..count).map(|at| ((at * 31) >> 7) as u8).collect();
     let stored = file(&[("a", Dtype::U8, vec![count], all.clone())]);
     write(folder.path(), "model.safetensors", stored);
     let reader = Reader::open(folder.path()).unwrap();
