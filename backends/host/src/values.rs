@@ -64,13 +64,16 @@ pub(crate) trait Stored: Copy {
 /// A stored float type whose numbers lie in words, one or two neighbours in each.
 pub(crate) trait InWords: Stored {
     /// Numbers in a word; the first is in its low bits.
-    const IN_WORD: usize;
+    const IN_WORD: usize = 1;
 
     /// The bytes of numbers.
     fn bytes(values: &[Self]) -> &[u8];
 
-    /// Converts a number of each word to f32: the first, or, where there are two, the one of that number.
-    fn of_words<S: Simd>(simd: S, words: S::u32s, number: usize) -> S::f32s;
+    /// Converts a number of each word to f32: the first, or, where there are two, the one of that number. A word with one is its bits.
+    #[inline(always)]
+    fn of_words<S: Simd>(simd: S, words: S::u32s, _: usize) -> S::f32s {
+        simd.transmute_f32s_u32s(words)
+    }
 }
 
 impl Stored for f32 {
@@ -113,31 +116,17 @@ impl Stored for f16 {
 }
 
 impl InWords for f32 {
-    const IN_WORD: usize = 1;
-
     #[inline(always)]
     fn bytes(values: &[Self]) -> &[u8] {
         cast_slice(values)
-    }
-
-    #[inline(always)]
-    fn of_words<S: Simd>(simd: S, words: S::u32s, _: usize) -> S::f32s {
-        simd.transmute_f32s_u32s(words)
     }
 }
 
 /// A pair is a word, and moves as an f32 does.
 impl InWords for [u16; 2] {
-    const IN_WORD: usize = 1;
-
     #[inline(always)]
     fn bytes(values: &[Self]) -> &[u8] {
         cast_slice(values)
-    }
-
-    #[inline(always)]
-    fn of_words<S: Simd>(simd: S, words: S::u32s, _: usize) -> S::f32s {
-        simd.transmute_f32s_u32s(words)
     }
 }
 

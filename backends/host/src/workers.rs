@@ -52,7 +52,7 @@ struct Awake {
 impl Awake {
     fn new() -> Self {
         PASSES.fetch_add(1, Ordering::Relaxed);
-        // A worker that is busy until this is over finds that out when it comes to it; nobody waits for it.
+        // Nobody waits for these searches: a worker that is busy throughout the pass begins its search later, and ends it at once.
         rayon::spawn_broadcast(|_| look_for_work());
         let taken = TAKEN.replace(true);
         Self { taken }

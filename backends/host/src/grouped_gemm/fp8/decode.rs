@@ -55,28 +55,20 @@ impl Format {
         }
     }
 
-    /// Multiplies `scales` by the missing factor of the exponent; returns false if a product with a finite scale overflows.
+    /// Multiplies scales by the missing factor of the exponent; sets the top bit of the result where such a product isn't finite.
     #[inline(always)]
-    pub(super) fn factors(self, scales: &[f32], factors: &mut [f32]) -> bool {
-        let mut exact = true;
-        for (factor, scale) in factors.iter_mut().zip(scales) {
-            *factor = scale * self.rebias;
-            exact &= factor.is_finite() || !scale.is_finite();
-        }
-        exact
-    }
-
-    /// Sets the top bit of each scale whose product with the missing factor of the exponent isn't finite.
-    #[inline(always)]
-    fn too_large<S: Simd>(self, simd: S, scales: S::f32s) -> S::u32s {
-        // The factor and the least such scale are powers of two whose exponents add up to 128.
+    fn factors<S: Simd>(self, simd: S, scales: &[S::f32s], factors: &mut [S::f32s]) -> S::u32s {
+        // The factor and the least scale that is too large are powers of two whose exponents add up to 128.
         let least = ((255 + 127) << 23) - self.rebias.to_bits();
-        let magnitude = simd.and_u32s(
-            simd.transmute_u32s_f32s(scales),
-            simd.splat_u32s(0x7FFF_FFFF),
-        );
-        let above = simd.add_u32s(magnitude, simd.splat_u32s(0x8000_0000 - least));
-        simd.and_u32s(above, simd.splat_u32s(0x8000_0000))
+        let mut any = simd.splat_u32s(0);
+        for (factor, scale) in factors.iter_mut().zip(scales) {
+            *factor = simd.mul_f32s(*scale, simd.splat_f32s(self.rebias));
+            let magnitude = simd.transmute_u32s_f32s(*scale);
+            let magnitude = simd.and_u32s(magnitude, simd.splat_u32s(0x7FFF_FFFF));
+            let above = simd.add_u32s(magnitude, simd.splat_u32s(0x8000_0000 - least));
+            any = simd.or_u32s(any, above);
+        }
+        simd.and_u32s(any, simd.splat_u32s(0x8000_0000))
     }
 
     /// Decodes code number `lane` of a word.
@@ -103,12 +95,9 @@ pub(super) fn decode<S: Simd, T: Transpose>(
 ) {
     let width = 2 * S::F32_LANES;
     let mut factors = [0.0; MOST];
-    let exact = format.factors(scales, &mut factors);
-    let factors = S::as_simd_f32s(&factors[..scales.len()])
-        .0
-        .as_chunks::<2>()
-        .0;
-    let mut any = simd.splat_u32s(0);
+    let own = S::as_mut_simd_f32s(&mut factors[..scales.len()]).0;
+    let mut any = format.factors(simd, S::as_simd_f32s(scales).0, own);
+    let factors = own.as_chunks::<2>().0;
     for (at, words) in words.chunks(across).enumerate() {
         let codes = S::as_simd_i32s(&words[..scales.len()]).0.as_chunks::<2>().0;
         for (i, (codes, factors)) in codes.iter().zip(factors).enumerate() {
@@ -126,7 +115,7 @@ pub(super) fn decode<S: Simd, T: Transpose>(
     let mut bits = [0; 16];
     S::as_mut_simd_u32s(&mut bits).0[0] = any;
     let special = bits.iter().fold(0, |all, bits| all | bits) & 0x8080_8080 != 0;
-    if special || !exact {
+    if special {
         decode_each(format, (words, across), scales, (to, panel), width);
     }
 }
@@ -270,10 +259,7 @@ fn decoding<S: Simd, T: Transpose, const N: usize, const V: usize>(
     for ((left, words), scales) in blocks.zip(part.scales) {
         let mut factors = [simd.splat_f32s(0.0); V];
         let scales = &S::as_simd_f32s(&scales[at..][..width]).0[..V];
-        for (factor, scale) in factors.iter_mut().zip(scales) {
-            *factor = simd.mul_f32s(*scale, simd.splat_f32s(format.rebias));
-            any = simd.or_u32s(any, format.too_large(simd, *scale));
-        }
+        any = simd.or_u32s(any, format.factors(simd, scales, &mut factors));
         for (left, words) in left.iter().zip(words) {
             if let Some(words) = ahead.next() {
                 prefetch(&words[at..][..width]);
