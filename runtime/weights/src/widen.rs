@@ -24,33 +24,49 @@ pub(crate) fn to_memory(values: impl Iterator<Item = f32>, out: &mut [u8]) {
     }
 }
 
+/// Values that are widened at a time.
+const MANY: usize = 256;
+
 /// Fills `out` with the values of `bytes`, which must be as many elements, as they lie in memory.
 pub(crate) fn widen_to(dtype: Dtype, bytes: &[u8], out: &mut [u8]) {
-    match dtype {
-        Dtype::F16 => {
-            let mut wide = [0.0; MANY];
-            for (bytes, out) in bytes.chunks(2 * MANY).zip(out.chunks_mut(4 * MANY)) {
-                halves(bytes, &mut wide[..out.len() / 4]);
-                to_memory(wide.into_iter(), out);
-            }
-        }
-        Dtype::BF16 => {
-            let pairs = bytes.as_chunks::<2>().0.iter();
-            to_memory(pairs.map(|&pair| bf16::from_le_bytes(pair).to_f32()), out);
-        }
-        Dtype::F64 => {
-            let eights = bytes.as_chunks::<8>().0.iter();
-            to_memory(eights.map(|&eight| f64::from_le_bytes(eight) as f32), out);
-        }
-        _ => {
-            let fours = bytes.as_chunks::<4>().0.iter();
-            to_memory(fours.map(|&four| f32::from_le_bytes(four)), out);
-        }
+    let mut wide = [0.0; MANY];
+    let size = float_size(dtype).map_or(4, |size| size as usize);
+    for (bytes, out) in bytes.chunks(size * MANY).zip(out.chunks_mut(4 * MANY)) {
+        let wide = &mut wide[..out.len() / 4];
+        fill(dtype, bytes, wide);
+        to_memory(wide.iter().copied(), out);
     }
 }
 
-/// F16 values that are widened at a time.
-const MANY: usize = 256;
+/// Appends the values of `bytes`, which must be whole elements.
+pub(crate) fn widen(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) {
+    let size = float_size(dtype).map_or(4, |size| size as usize);
+    let before = values.len();
+    values.resize(before + bytes.len() / size, 0.0);
+    fill(dtype, bytes, &mut values[before..]);
+}
+
+/// Fills `out` with the values of `bytes`, which must be as many elements.
+fn fill(dtype: Dtype, bytes: &[u8], out: &mut [f32]) {
+    match dtype {
+        Dtype::F16 => halves(bytes, out),
+        Dtype::BF16 => {
+            for (out, pair) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                *out = bf16::from_le_bytes(*pair).to_f32();
+            }
+        }
+        Dtype::F64 => {
+            for (out, eight) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
+                *out = f64::from_le_bytes(*eight) as f32;
+            }
+        }
+        _ => {
+            for (out, four) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
+                *out = f32::from_le_bytes(*four);
+            }
+        }
+    }
+}
 
 /// Decodes many F16 values at a time, for which the crate `half` uses vector instructions.
 pub(crate) fn halves(bytes: &[u8], out: &mut [f32]) {
@@ -60,27 +76,5 @@ pub(crate) fn halves(bytes: &[u8], out: &mut [f32]) {
             *wide = f16::from_le_bytes(*pair);
         }
         wide[..out.len()].convert_to_f32_slice(out);
-    }
-}
-
-/// Appends the values of `bytes`, which must be whole elements.
-pub(crate) fn widen(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) {
-    match dtype {
-        Dtype::F16 => {
-            let pairs = bytes.as_chunks::<2>().0.iter();
-            values.extend(pairs.map(|&pair| f16::from_le_bytes(pair).to_f32()));
-        }
-        Dtype::BF16 => {
-            let pairs = bytes.as_chunks::<2>().0.iter();
-            values.extend(pairs.map(|&pair| bf16::from_le_bytes(pair).to_f32()));
-        }
-        Dtype::F64 => {
-            let eights = bytes.as_chunks::<8>().0.iter();
-            values.extend(eights.map(|&eight| f64::from_le_bytes(eight) as f32));
-        }
-        _ => {
-            let fours = bytes.as_chunks::<4>().0.iter();
-            values.extend(fours.map(|&four| f32::from_le_bytes(four)));
-        }
     }
 }
