@@ -133,25 +133,25 @@ fn multiply_along<S: Simd, T: Transpose, E: InWords, const N: usize>(
     sums: &mut [[f32; WIDEST]; N],
 ) {
     let mut turned = Turned([[0; COLUMNS]; WORDS]);
-    let mut runs: [&[u8]; COLUMNS] = [&[]; COLUMNS];
+    let mut columns: [&[u8]; COLUMNS] = [&[]; COLUMNS];
     for first in across.clone().step_by(COLUMNS) {
-        for (i, run) in runs.iter_mut().enumerate() {
+        for (i, column) in columns.iter_mut().enumerate() {
             let start = factor.start((first + i).min(across.end - 1)) + inner.start;
-            *run = E::bytes(&values[start..][..inner.len()]);
+            *column = E::bytes(&values[start..][..inner.len()]);
         }
         let ahead = if inner.len() == factor.width {
             ahead(factor, values, first + COLUMNS)
         } else {
             &[]
         };
-        let columns = (across.end - first).min(COLUMNS);
-        let lines = Ahead {
-            runs: &runs[..columns.next_multiple_of(SQUARE)],
+        let count = (across.end - first).min(COLUMNS);
+        let runs = Runs {
+            columns: &columns[..count.next_multiple_of(SQUARE)],
             at: 0,
             ahead: ahead.chunks(SQUARE * BYTES / size_of::<E>()),
         };
         let sums = (&mut *sums, first - across.start);
-        group::<S, T, E, N>(vectors, lines, &mut turned, left, sums);
+        group::<S, T, E, N>(vectors, runs, &mut turned, left, sums);
     }
 }
 
@@ -166,26 +166,26 @@ fn ahead<'a, E>(factor: &Factor, values: &'a [E], first: usize) -> &'a [E] {
     &values[start..end]
 }
 
-/// Multiplies one group of columns, whose values are read once and in place, and meanwhile prefetches the values `ahead`.
+/// Multiplies one group of columns, whose values are read once and in place, and meanwhile prefetches those that are likely to be read next.
 #[inline(always)]
 fn group<S: Simd, T: Transpose, E: InWords, const N: usize>(
     vectors: (S, T),
-    mut lines: Ahead<'_, E>,
+    mut runs: Runs<'_, E>,
     turned: &mut Turned,
     left: &[[f32; N]],
     sums: (&mut [[f32; WIDEST]; N], usize),
 ) {
-    let lines = &mut lines;
+    let runs = &mut runs;
     // Several registers of columns at a time hide how long a sum waits for the one before, if there are registers for them.
     match const { (S::F32_LANES, N) } {
-        (16.., _) => at_once::<S, T, E, N, 2>(vectors, lines, turned, left, sums),
-        (8, 1) => at_once::<S, T, E, N, 4>(vectors, lines, turned, left, sums),
-        (4, 1) => at_once::<S, T, E, N, 8>(vectors, lines, turned, left, sums),
-        (8, ..=4) => by_pieces::<S, T, E, N, 2>(vectors, lines, turned, left, sums),
-        (8, _) => by_pieces::<S, T, E, N, 1>(vectors, lines, turned, left, sums),
-        (4, ..=4) => by_pieces::<S, T, E, N, 4>(vectors, lines, turned, left, sums),
-        (4, _) => by_pieces::<S, T, E, N, 2>(vectors, lines, turned, left, sums),
-        _ => by_pieces::<S, T, E, N, 8>(vectors, lines, turned, left, sums),
+        (16.., _) => at_once::<S, T, E, N, 2>(vectors, runs, turned, left, sums),
+        (8, 1) => at_once::<S, T, E, N, 4>(vectors, runs, turned, left, sums),
+        (4, 1) => at_once::<S, T, E, N, 8>(vectors, runs, turned, left, sums),
+        (8, ..=4) => by_pieces::<S, T, E, N, 2>(vectors, runs, turned, left, sums),
+        (8, _) => by_pieces::<S, T, E, N, 1>(vectors, runs, turned, left, sums),
+        (4, ..=4) => by_pieces::<S, T, E, N, 4>(vectors, runs, turned, left, sums),
+        (4, _) => by_pieces::<S, T, E, N, 2>(vectors, runs, turned, left, sums),
+        _ => by_pieces::<S, T, E, N, 8>(vectors, runs, turned, left, sums),
     }
 }
 
@@ -193,7 +193,7 @@ fn group<S: Simd, T: Transpose, E: InWords, const N: usize>(
 #[inline(always)]
 fn at_once<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
     vectors: (S, T),
-    lines: &mut Ahead<'_, E>,
+    runs: &mut Runs<'_, E>,
     turned: &mut Turned,
     left: &[[f32; N]],
     (sums, at): (&mut [[f32; WIDEST]; N], usize),
@@ -203,7 +203,7 @@ fn at_once<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
         registers.copy_from_slice(S::as_simd_f32s(&sums[at..][..COLUMNS]).0);
     }
     for left in left.chunks(WORDS * E::IN_WORD) {
-        lines.turn(vectors.1, turned);
+        runs.turn(vectors.1, turned);
         add::<S, T, E, N, V>(vectors, left, (&turned.0, 0), &mut registers);
     }
     for (registers, sums) in registers.iter().zip(sums) {
@@ -216,14 +216,14 @@ fn at_once<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
 #[inline(always)]
 fn by_pieces<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
     vectors: (S, T),
-    lines: &mut Ahead<'_, E>,
+    runs: &mut Runs<'_, E>,
     turned: &mut Turned,
     left: &[[f32; N]],
     (sums, at): (&mut [[f32; WIDEST]; N], usize),
 ) {
     let columns = V * S::F32_LANES;
     for left in left.chunks(WORDS * E::IN_WORD) {
-        lines.turn(vectors.1, turned);
+        runs.turn(vectors.1, turned);
         for first in (0..COLUMNS).step_by(columns) {
             let mut registers = [[vectors.0.splat_f32s(0.0); V]; N];
             for (registers, sums) in registers.iter_mut().zip(&*sums) {
@@ -239,28 +239,28 @@ fn by_pieces<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
     }
 }
 
-/// The columns of a group, and what is read after them.
-struct Ahead<'a, E> {
+/// The runs of a group's columns in memory, and what is read after them.
+struct Runs<'a, E> {
     /// The bytes of each column; the last stands for those that lack.
-    runs: &'a [&'a [u8]],
+    columns: &'a [&'a [u8]],
     /// The first byte that isn't transposed.
     at: usize,
     /// The values to prefetch, as many at a time as are transposed of sixteen columns.
     ahead: std::slice::Chunks<'a, E>,
 }
 
-impl<E: InWords> Ahead<'_, E> {
+impl<E: InWords> Runs<'_, E> {
     /// Transposes the next words of all columns, and prefetches as many values. Words after the last are 0.
     #[inline(always)]
     fn turn<T: Transpose>(&mut self, transpose: T, to: &mut Turned) {
-        for (square, runs) in self.runs.as_chunks::<SQUARE>().0.iter().enumerate() {
+        for (square, columns) in self.columns.as_chunks::<SQUARE>().0.iter().enumerate() {
             let mut ends;
-            let rows = match lines(runs, self.at) {
+            let rows = match lines(columns, self.at) {
                 Some(rows) => rows,
                 None => {
                     ends = [[0; LINE]; SQUARE];
-                    for (end, run) in ends.iter_mut().zip(runs) {
-                        end[..run.len() - self.at].copy_from_slice(&run[self.at..]);
+                    for (end, column) in ends.iter_mut().zip(columns) {
+                        end[..column.len() - self.at].copy_from_slice(&column[self.at..]);
                     }
                     ends.each_ref()
                 }
@@ -281,10 +281,10 @@ impl<E: InWords> Ahead<'_, E> {
 
 /// The bytes of sixteen columns from byte `at` on; `None` if there are fewer.
 #[inline(always)]
-fn lines<'a>(runs: &[&'a [u8]; SQUARE], at: usize) -> Option<[&'a [u8; LINE]; SQUARE]> {
+fn lines<'a>(columns: &[&'a [u8]; SQUARE], at: usize) -> Option<[&'a [u8; LINE]; SQUARE]> {
     let mut lines = [&[0; LINE]; SQUARE];
-    for (line, run) in lines.iter_mut().zip(runs) {
-        *line = run.get(at..)?.first_chunk()?;
+    for (line, column) in lines.iter_mut().zip(columns) {
+        *line = column.get(at..)?.first_chunk()?;
     }
     Some(lines)
 }
