@@ -1,6 +1,6 @@
 //! The forward pass: o and its log-sum-exp, one block of queries by one block of keys at a time (Milakov & Gimelshein 2018, Dao 2022).
 
-use super::in_place::{self, TOKENS, Tokens, add};
+use super::in_place::{self, TOKENS, Tokens};
 use super::panels::{Hidden, Left, Line, PANEL, Pairs, Panels, add_product, panels_of, turn};
 use super::scores::{Block, KEYS, Operands};
 use crate::vector::{Kernel, Transpose, dispatch, exp, vectorized};
@@ -309,9 +309,16 @@ impl<K: Source> FewQueries<'_, K> {
             let stored = tokens_of(source, head, &keys, &mut tokens);
             self.score((simd, transpose), head, &keys, stored);
             let Room { values, scores, .. } = &mut *self.room;
-            let v = match stored {
-                Some(_) => &[],
-                None => source.values(head, keys.clone(), values),
+            let tokens = match stored {
+                Some(tokens) => tokens,
+                None => {
+                    let values = source.values(head, keys.clone(), values);
+                    let some = values.chunks(TOKENS * width);
+                    for (tokens, values) in tokens.iter_mut().zip(some) {
+                        *tokens = Tokens { keys: &[], values };
+                    }
+                    &tokens[..keys.len().div_ceil(TOKENS)]
+                }
             };
             for (row, o) in o.chunks_exact_mut(width).enumerate() {
                 let scores = scores[row][..panels_of(&keys).len()].as_flattened_mut();
@@ -322,16 +329,7 @@ impl<K: Source> FewQueries<'_, K> {
                 if shrink != 1.0 {
                     o.iter_mut().for_each(|o| *o *= shrink);
                 }
-                if let Some(tokens) = stored {
-                    in_place::add_values(simd, scores, tokens, o);
-                    continue;
-                }
-                for (p, v) in scores.iter().zip(v.chunks_exact(width)) {
-                    // A probability of 0 is skipped, because 0 times a NaN would not be 0.
-                    if *p != 0.0 {
-                        add(simd, *p, v, o);
-                    }
-                }
+                in_place::add_values(simd, scores, tokens, o);
             }
         }
         for (row, o) in o.chunks_exact_mut(width).enumerate() {

@@ -119,7 +119,7 @@ fn add_some<S: Simd, const N: usize>(
 
 /// Adds `factor` · `values` to `to`.
 #[inline(always)]
-pub(super) fn add<S: Simd>(simd: S, factor: f32, values: &[f32], to: &mut [f32]) {
+fn add<S: Simd>(simd: S, factor: f32, values: &[f32], to: &mut [f32]) {
     let by = simd.splat_f32s(factor);
     let (values, values_rest) = S::as_simd_f32s(values);
     let (to, to_rest) = S::as_mut_simd_f32s(to);
