@@ -99,6 +99,8 @@ impl<'a> Blocks<'a> {
 }
 
 impl Decode for Blocks<'_> {
+    const IN_LANES: bool = true;
+
     #[inline(always)]
     fn decode(&self, row: usize, column: usize, to: &mut [f32]) {
         let Layout { values, bytes, .. } = self.format.layout();

@@ -1,5 +1,5 @@
-//! Weights that products with few rows put in lanes, and others decode to f32 in a cache, from where they are packed as dense weights are, in the
-//! same order.
+//! Weights that are decoded to f32 in a cache, from where they are multiplied as dense weights are, in the same order; those in blocks of codes are
+//! put in lanes by products with few rows.
 
 use super::lanes::Few;
 use super::turned::{ACROSS, Raw};
@@ -14,19 +14,22 @@ thread_local! {
     static RAW: Cell<Option<Box<Raw>>> = const { Cell::new(None) };
 }
 
+/// Weights of a row that products with few rows decode at once: a level-one cache holds those of a part's columns.
+const DEPTH: usize = 64;
+
 /// The rows of one expert's weights, in any form.
 pub(super) trait Decode: Sync {
+    /// Whether [`Decode::multiply`] multiplies a few rows; otherwise the weights are decoded for that, too.
+    const IN_LANES: bool = false;
+
     /// Writes the weights of row `row` from `column` on, which is a multiple of [`WIDEST`].
     fn decode(&self, row: usize, column: usize, to: &mut [f32]);
 
     /// Multiplies a few rows by the weights of at most [`ACROSS`] rows, put in lanes. The sums of rows that lack may become anything.
-    fn multiply<S: Simd, T: Transpose>(
-        &self,
-        vectors: (S, T),
-        part: &Part,
-        raw: &mut Raw,
-        few: &mut Few<'_>,
-    );
+    #[inline(always)]
+    fn multiply<S: Simd, T: Transpose>(&self, _: (S, T), _: &Part, _: &mut Raw, _: &mut Few<'_>) {
+        unreachable!("weights that aren't put in lanes are decoded");
+    }
 }
 
 /// Panels of such rows of any form. A product calls it once for a panel, so that the compiler makes one product for all forms, and the decoding of
@@ -97,13 +100,40 @@ impl<D: Decode> Kernel for Lanes<'_, '_, D> {
 pub(super) struct Decoded<'a> {
     rows: Box<dyn Panels + 'a>,
     run: Run,
+    in_lanes: bool,
 }
 
 impl<'a> Decoded<'a> {
     /// The weights with these rows, as a factor whose lines run as `run` says.
-    pub(super) fn new(rows: impl Decode + 'a, run: Run) -> Self {
-        let rows = Box::new(rows);
-        Self { rows, run }
+    pub(super) fn new<D: Decode + 'a>(rows: D, run: Run) -> Self {
+        Self {
+            rows: Box::new(rows),
+            run,
+            in_lanes: D::IN_LANES,
+        }
+    }
+
+    /// Multiplies N rows by weights in lanes.
+    fn multiply_in_lanes<const N: usize>(
+        &self,
+        Part { inner, across }: &Part,
+        left: &[[f32; N]],
+        sums: &mut [[f32; WIDEST]; N],
+    ) {
+        let mut raw = RAW.take().unwrap_or_default();
+        for first in across.clone().step_by(ACROSS) {
+            let part = Part {
+                inner: inner.clone(),
+                across: first..(first + ACROSS).min(across.end),
+            };
+            let mut few = Few {
+                rows: N,
+                left: left.as_flattened(),
+                sums: &mut sums.as_flattened_mut()[first - across.start..],
+            };
+            self.rows.multiply_few(&part, &mut raw, &mut few);
+        }
+        RAW.set(Some(raw));
     }
 }
 
@@ -154,26 +184,28 @@ impl Right for Decoded<'_> {
         }
     }
 
+    #[inline(always)]
     fn multiply<S: Simd, T: Transpose, const N: usize>(
         &self,
-        _: (S, T),
-        Part { inner, across }: &Part,
+        vectors: (S, T),
+        part: &Part,
         left: &[[f32; N]],
         sums: &mut [[f32; WIDEST]; N],
     ) {
-        let mut raw = RAW.take().unwrap_or_default();
-        for first in across.clone().step_by(ACROSS) {
-            let part = Part {
-                inner: inner.clone(),
-                across: first..(first + ACROSS).min(across.end),
-            };
-            let mut few = Few {
-                rows: N,
-                left: left.as_flattened(),
-                sums: &mut sums.as_flattened_mut()[first - across.start..],
-            };
-            self.rows.multiply_few(&part, &mut raw, &mut few);
+        if self.in_lanes {
+            return self.multiply_in_lanes(part, left, sums);
         }
-        RAW.set(Some(raw));
+        let Part { inner, across } = part;
+        let mut decoded = [0.0; WIDEST * DEPTH];
+        for (first, left) in inner.clone().step_by(DEPTH).zip(left.chunks(DEPTH)) {
+            let columns = first..first + left.len();
+            self.rows.panel(across.clone(), columns, &mut decoded);
+            let part = Part {
+                inner: 0..left.len(),
+                across: 0..across.len(),
+            };
+            let dense = Factor::of_slice(&decoded, left.len(), Run::Along);
+            Right::multiply(&dense, vectors, &part, left, sums);
+        }
     }
 }

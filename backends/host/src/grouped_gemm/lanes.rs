@@ -7,19 +7,6 @@ use crate::vector::Transpose;
 use moebius_ops::blocks::GROUP;
 use pulp::Simd;
 
-/// How words in lanes become weights.
-pub(super) trait InLanes: Copy {
-    /// Adds the products of N rows and weights of V registers of columns, in the order of inner values. `left` begins with the rows' first inner
-    /// value that is in lanes, and may have others after the last.
-    fn add<S: Simd, T: Transpose, const N: usize, const V: usize>(
-        self,
-        vectors: (S, T),
-        blocks: [Block<'_, S>; V],
-        left: &[[f32; N]],
-        registers: &mut [[S::f32s; V]; N],
-    );
-}
-
 /// A few rows times the columns whose words they take.
 pub(super) struct Few<'a> {
     /// The number of rows: 1, 2, 4 or 8.
@@ -31,49 +18,49 @@ pub(super) struct Few<'a> {
 }
 
 impl Few<'_> {
-    /// Multiplies by what is in lanes; its first inner value is value `at` of those that are turned.
+    /// Multiplies by the block of each column that is in lanes; its first inner value is value `at` of those that are turned.
     #[inline(always)]
-    pub(super) fn take<S: Simd, T: Transpose, W: InLanes>(
+    pub(super) fn take<S: Simd, T: Transpose>(
         &mut self,
         vectors: (S, T),
-        weights: W,
+        form: Form<'_>,
         raw: &Raw,
         at: usize,
     ) {
         match self.rows {
-            1 => self.take_rows::<S, T, W, 1>(vectors, weights, raw, at),
-            2 => self.take_rows::<S, T, W, 2>(vectors, weights, raw, at),
-            4 => self.take_rows::<S, T, W, 4>(vectors, weights, raw, at),
-            _ => self.take_rows::<S, T, W, 8>(vectors, weights, raw, at),
+            1 => self.take_rows::<S, T, 1>(vectors, form, raw, at),
+            2 => self.take_rows::<S, T, 2>(vectors, form, raw, at),
+            4 => self.take_rows::<S, T, 4>(vectors, form, raw, at),
+            _ => self.take_rows::<S, T, 8>(vectors, form, raw, at),
         }
     }
 
     /// Does what [`Few::take`] does for N rows.
     #[inline(always)]
-    fn take_rows<S: Simd, T: Transpose, W: InLanes, const N: usize>(
+    fn take_rows<S: Simd, T: Transpose, const N: usize>(
         &mut self,
         vectors: (S, T),
-        weights: W,
+        form: Form<'_>,
         raw: &Raw,
         at: usize,
     ) {
         let left = &self.left.as_chunks::<N>().0[at..];
         // Several registers of columns at a time hide how long a sum waits for the one before, if there are registers for them.
         match const { (S::F32_LANES, N) } {
-            (16.., _) | (8, 2..=4) => self.columns::<S, T, W, N, 2>(vectors, weights, raw, left),
-            (8, 5..) => self.columns::<S, T, W, N, 1>(vectors, weights, raw, left),
-            (4.., 1) | (4, ..=4) => self.columns::<S, T, W, N, 4>(vectors, weights, raw, left),
-            (4, _) => self.columns::<S, T, W, N, 2>(vectors, weights, raw, left),
-            _ => self.columns::<S, T, W, N, 8>(vectors, weights, raw, left),
+            (16.., _) | (8, 2..=4) => self.columns::<S, T, N, 2>(vectors, form, raw, left),
+            (8, 5..) => self.columns::<S, T, N, 1>(vectors, form, raw, left),
+            (4.., 1) | (4, ..=4) => self.columns::<S, T, N, 4>(vectors, form, raw, left),
+            (4, _) => self.columns::<S, T, N, 2>(vectors, form, raw, left),
+            _ => self.columns::<S, T, N, 8>(vectors, form, raw, left),
         }
     }
 
     /// Does what [`Few::take`] does for N rows, with V registers of columns at a time.
     #[inline(always)]
-    fn columns<S: Simd, T: Transpose, W: InLanes, const N: usize, const V: usize>(
+    fn columns<S: Simd, T: Transpose, const N: usize, const V: usize>(
         &mut self,
         vectors: (S, T),
-        weights: W,
+        form: Form<'_>,
         raw: &Raw,
         left: &[[f32; N]],
     ) {
@@ -88,7 +75,7 @@ impl Few<'_> {
                 let sums = &self.sums[WIDEST * row + columns * some..][..columns];
                 registers.copy_from_slice(S::as_simd_f32s(sums).0);
             }
-            weights.add(vectors, blocks, left, &mut registers);
+            add_block(vectors, form, blocks, left, &mut registers);
             for (row, registers) in registers.iter().enumerate() {
                 let sums = &mut self.sums[WIDEST * row + columns * some..][..columns];
                 S::as_mut_simd_f32s(sums).0.copy_from_slice(registers);
@@ -97,38 +84,37 @@ impl Few<'_> {
     }
 }
 
-/// A block of codes of each column.
-impl InLanes for Form<'_> {
-    #[inline(always)]
-    fn add<S: Simd, T: Transpose, const N: usize, const V: usize>(
-        self,
-        (simd, transpose): (S, T),
-        blocks: [Block<'_, S>; V],
-        left: &[[f32; N]],
-        registers: &mut [[S::f32s; V]; N],
-    ) {
-        let (layout, share) = (self.0, share(self.0));
-        let left = &left[..layout.values];
-        let none = simd.splat_f32s(0.0);
-        let mut zeros = [none; V];
-        for (zero, block) in zeros.iter_mut().zip(&blocks) {
-            *zero = block.zero(layout.levels);
+/// Adds the products of N rows and the weights in a block of each column, of V registers of columns, in the order of inner values. `left` begins
+/// with the rows' first inner value of the block, and may have others after its last.
+#[inline(always)]
+fn add_block<S: Simd, T: Transpose, const N: usize, const V: usize>(
+    (simd, transpose): (S, T),
+    form: Form<'_>,
+    blocks: [Block<'_, S>; V],
+    left: &[[f32; N]],
+    registers: &mut [[S::f32s; V]; N],
+) {
+    let (layout, share) = (form.0, share(form.0));
+    let left = &left[..layout.values];
+    let none = simd.splat_f32s(0.0);
+    let mut zeros = [none; V];
+    for (zero, block) in zeros.iter_mut().zip(&blocks) {
+        *zero = block.zero(layout.levels);
+    }
+    for first in (0..layout.values).step_by(share) {
+        let (mut scales, mut offsets) = ([none; V], [none; V]);
+        for v in 0..V {
+            [scales[v], offsets[v]] = blocks[v].scale(layout.scales, first);
         }
-        for first in (0..layout.values).step_by(share) {
-            let (mut scales, mut offsets) = ([none; V], [none; V]);
-            for v in 0..V {
-                [scales[v], offsets[v]] = blocks[v].scale(layout.scales, first);
-            }
-            let offsets = layout.scales.has_offsets().then_some(&offsets);
-            for value in (first..first + share).step_by(GROUP) {
-                let left = left[value..][..GROUP].as_chunks::<CODES>().0;
-                for (word, left) in left.iter().enumerate() {
-                    let mut words = [simd.splat_u32s(0); V];
-                    for (word_of, block) in words.iter_mut().zip(&blocks) {
-                        *word_of = block.codes(transpose, self, [value, word]);
-                    }
-                    add_word(simd, &words, [&zeros, &scales], offsets, left, registers);
+        let offsets = layout.scales.has_offsets().then_some(&offsets);
+        for value in (first..first + share).step_by(GROUP) {
+            let left = left[value..][..GROUP].as_chunks::<CODES>().0;
+            for (word, left) in left.iter().enumerate() {
+                let mut words = [simd.splat_u32s(0); V];
+                for (word_of, block) in words.iter_mut().zip(&blocks) {
+                    *word_of = block.codes(transpose, form, [value, word]);
                 }
+                add_word(simd, &words, [&zeros, &scales], offsets, left, registers);
             }
         }
     }
@@ -156,21 +142,10 @@ fn add_word<S: Simd, const N: usize, const V: usize>(
             if let Some(offsets) = offsets {
                 value = simd.add_f32s(value, offsets[v]);
             }
-            add_value(simd, (v, value), left, registers);
+            for (registers, left) in registers.iter_mut().zip(left) {
+                let left = simd.splat_f32s(*left);
+                registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
+            }
         }
-    }
-}
-
-/// Makes one multiply-add for every row with the weights of register `v` of columns at one inner value.
-#[inline(always)]
-pub(super) fn add_value<S: Simd, const N: usize, const V: usize>(
-    simd: S,
-    (v, value): (usize, S::f32s),
-    left: &[f32; N],
-    registers: &mut [[S::f32s; V]; N],
-) {
-    for (registers, left) in registers.iter_mut().zip(left) {
-        let left = simd.splat_f32s(*left);
-        registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
     }
 }

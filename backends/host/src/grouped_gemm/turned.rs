@@ -19,8 +19,8 @@ pub(super) const WHOLE: u32 = 0x4B00_0000;
 const HEAD: usize = 0;
 /// Where those of 16 bytes are that end with what all scales of [`Scales::EightBits`] are multiplied by.
 const ALL: usize = 4;
-/// Where those with the low bits of codes are, or with weights in f32, of at most 128 bytes.
-pub(super) const LOW: usize = 8;
+/// Where those with the low bits of codes are, of at most 128 bytes.
+const LOW: usize = 8;
 /// Where those with the high bits are, of at most 64 bytes.
 const HIGH: usize = 40;
 
@@ -97,7 +97,7 @@ pub(super) fn turn_square<T: Transpose, const BYTES: usize>(
 
 /// Turns 16 bytes of each block, from byte `at` on, into the first W of their four words.
 #[inline(always)]
-pub(super) fn turn_bytes<T: Transpose, const BYTES: usize, const W: usize>(
+fn turn_bytes<T: Transpose, const BYTES: usize, const W: usize>(
     transpose: T,
     blocks: &[&[u8; BYTES]; SQUARE],
     at: usize,
@@ -138,7 +138,7 @@ impl<'a, S: Simd> Block<'a, S> {
 
     /// Some bits of a raw word, moved down.
     #[inline(always)]
-    pub(super) fn bits(self, word: usize, down: u32, mask: u32) -> S::u32s {
+    fn bits(self, word: usize, down: u32, mask: u32) -> S::u32s {
         let simd = self.simd;
         let word = S::as_simd_u32s(&self.raw.words[word]).0[self.v];
         let moved = simd.wrapping_dyn_shr_u32s(word, simd.splat_u32s(down));
