@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use bytemuck::cast_slice_mut;
 use safetensors::Dtype;
 
 use crate::error::{WeightsError, data_length};
 use crate::reader::Reader;
-use crate::source::CHUNK;
-use crate::widen::{FLOATS, float_size, to_memory, widen, widen_to};
+use crate::source::{CHUNK, TensorInfo};
+use crate::widen::{FLOATS, float_size, to_memory, widen_to};
 
 impl Reader {
     /// Reads the values of an F32, F16 or BF16 tensor, widened without loss, or of an F64 tensor, rounded.
@@ -25,29 +26,11 @@ impl Reader {
     /// # Errors
     /// As [`Self::read_f32`], and [`WeightsError::DataLength`] when the tensor ends before the range.
     pub fn read_f32_part(&self, name: &str, range: Range<u64>) -> Result<Vec<f32>, WeightsError> {
-        let info = self.info(name)?;
-        let Some(size) = float_size(info.dtype) else {
-            return Err(self.wrong(name, FLOATS, info.dtype));
-        };
-        let (mut at, end) = (
-            range.start.saturating_mul(size),
-            range.end.saturating_mul(size),
-        );
-        if end > info.bytes() {
-            return Err(data_length(name, info.bytes(), end));
-        }
-        if let Some(values) = self.unpacked(name)? {
-            self.count(name, at..end, info.bytes());
-            return Ok(values[(at / size) as usize..(end / size) as usize].to_vec());
-        }
-        let mut values = self.room(name, end.saturating_sub(at) / size)?;
-        let mut bytes = vec![0; CHUNK.min(end.saturating_sub(at) as usize)];
-        while at < end {
-            let part = (end - at).min(CHUNK as u64) as usize;
-            self.read_part(name, at, &mut bytes[..part])?;
-            widen(info.dtype, &bytes[..part], &mut values);
-            at += part as u64;
-        }
+        let count = range.end.saturating_sub(range.start);
+        self.float_part(name, range.start, count)?;
+        let mut values: Vec<f32> = self.room(name, count)?;
+        values.resize(count as usize, 0.0);
+        self.read_f32_to(name, range.start, cast_slice_mut(&mut values))?;
         Ok(values)
     }
 
@@ -57,15 +40,8 @@ impl Reader {
     /// # Errors
     /// As [`Self::read_f32_part`].
     pub fn read_f32_to(&self, name: &str, from: u64, out: &mut [u8]) -> Result<(), WeightsError> {
-        let info = self.info(name)?;
-        let Some(size) = float_size(info.dtype) else {
-            return Err(self.wrong(name, FLOATS, info.dtype));
-        };
-        let end = from.saturating_add(out.len() as u64 / 4);
-        let [mut at, end] = [from, end].map(|value| value.saturating_mul(size));
-        if end > info.bytes() {
-            return Err(data_length(name, info.bytes(), end));
-        }
+        let (info, size, Range { start: mut at, end }) =
+            self.float_part(name, from, out.len() as u64 / 4)?;
         if let Some(values) = self.unpacked(name)? {
             to_memory(values[from as usize..].iter().copied(), out);
             self.count(name, at..end, info.bytes());
@@ -82,5 +58,24 @@ impl Reader {
             at += bytes.len() as u64;
         }
         Ok(())
+    }
+
+    /// A tensor of floats, the bytes of one, and those of `count` of them from element `from` on.
+    fn float_part(
+        &self,
+        name: &str,
+        from: u64,
+        count: u64,
+    ) -> Result<(&TensorInfo, u64, Range<u64>), WeightsError> {
+        let info = self.info(name)?;
+        let Some(size) = float_size(info.dtype) else {
+            return Err(self.wrong(name, FLOATS, info.dtype));
+        };
+        let end = from.saturating_add(count);
+        let [at, end] = [from, end].map(|value| value.saturating_mul(size));
+        if end > info.bytes() {
+            return Err(data_length(name, info.bytes(), end));
+        }
+        Ok((info, size, at..end))
     }
 }

@@ -72,6 +72,15 @@ fn a_file_is_read_as_it_is() {
     }
 }
 
+/// The data of a file without any begin where the next multiple of 32 would be.
+#[test]
+fn an_empty_tensor_past_the_end_of_the_file_is_empty() {
+    let mut bytes = Builder::new().entry("empty", &[4, 0], 0, 0).bytes();
+    bytes.pop();
+    let file = GgufFile::from_bytes("test", bytes).unwrap();
+    assert!(file.read_f32("empty").unwrap().is_empty());
+}
+
 #[test]
 fn parts_of_blocks_and_more_than_there_is_are_refused() {
     let file = Builder::new()
