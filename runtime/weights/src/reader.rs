@@ -267,10 +267,10 @@ impl Reader {
 
     /// The format of the blocks in which [`Self::read_blocks`] reads a weight that lies in several tensors: of four bits with scales in F16 or
     /// BF16, each for a multiple of 32 neighbouring columns (GPTQ without `desc_act`, AWQ, compressed-tensors), MXFP4, or NVFP4 with a multiple of 32
-    /// columns. Groups of 32 with scales in F16 are Q4_0 where zeros are declared to be in the middle of the codes, or there are none. `None` for other
-    /// tensors.
+    /// columns. Groups of 32 with scales in F16 are Q4_0 where there are no zeros, or where the configuration says that all are in the middle of the
+    /// codes, which the first call for a weight checks by reading them. `None` for other tensors.
     pub fn blocks(&self, name: &str) -> Option<BlockFormat> {
-        self.packed.get(name)?.blocks
+        self.packed.get(name)?.blocks(self)
     }
 
     /// The contents of the `config.json` next to the weights.
@@ -365,7 +365,7 @@ impl Reader {
     /// begin with the scale of all.
     ///
     /// # Errors
-    /// [`WeightsError::WrongTensor`] for a tensor that [`Self::blocks`] has no format of, for columns whose groups, or zeros, aren't those that the
+    /// [`WeightsError::WrongTensor`] for a tensor that [`Self::blocks`] has no format of, for columns whose groups aren't those that the
     /// configuration declares, for damaged scales, and for those of NVFP4 that no blocks have (negative ones, and one of all outside of 2⁻⁹⁰ to 2⁹⁰);
     /// [`WeightsError::DataLength`] when the weight ends before `out` is full, and for a part of a row at the end of `out`; and the errors of
     /// [`Self::read`].

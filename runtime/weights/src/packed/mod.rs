@@ -11,6 +11,7 @@ mod part;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use moebius_ops::blocks::BlockFormat;
 use safetensors::Dtype;
@@ -32,8 +33,8 @@ pub(crate) struct PackedWeight {
     pub(crate) shape: Vec<usize>,
     /// Index of the file with the codes.
     pub(crate) file: usize,
-    /// The format of the blocks that [`PackedWeight::read_blocks`] makes of the codes, if they can be such.
-    pub(crate) blocks: Option<BlockFormat>,
+    /// The format of the codes' blocks by the headers and the configuration, if they can be such.
+    declared: Option<BlockFormat>,
     /// The tensors that the weight lies in.
     pub(crate) parts: Vec<TensorInfo>,
     layout: Layout,
@@ -42,7 +43,8 @@ pub(crate) struct PackedWeight {
 /// How the values lie in the tensors.
 #[derive(Debug)]
 enum Layout {
-    Integers(IntegerWeight),
+    /// With the format of the blocks by the zeros, once these have been read.
+    Integers(IntegerWeight, OnceLock<BlockFormat>),
     Affine(Affine),
     Fours(Fours),
     Table(Table),
@@ -53,6 +55,18 @@ impl PackedWeight {
     /// Bytes of all tensors that the weight lies in.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.parts.iter().map(TensorInfo::bytes).sum()
+    }
+
+    /// The format of the blocks that [`PackedWeight::read_blocks`] makes of the codes, if they can be such. The first call reads the zeros of integers
+    /// that are declared to need none in blocks.
+    pub(crate) fn blocks(&self, read: &dyn ReadParts) -> Option<BlockFormat> {
+        let declared = self.declared?;
+        Some(match &self.layout {
+            Layout::Integers(weight, found) => {
+                *found.get_or_init(|| blocks::by_zeros(weight, declared, read))
+            }
+            _ => declared,
+        })
     }
 
     /// Whether [`PackedWeight::read_blocks`] reads nothing but what the rows have.
@@ -67,7 +81,7 @@ impl PackedWeight {
         values: &mut Vec<f32>,
     ) -> Result<(), WeightsError> {
         match &self.layout {
-            Layout::Integers(weight) => weight.decode(read, values),
+            Layout::Integers(weight, _) => weight.decode(read, values),
             Layout::Affine(weight) => weight.decode(read, values),
             Layout::Fours(weight) => weight.decode(read, values),
             Layout::Table(weight) => weight.decode(read, values),
@@ -82,8 +96,8 @@ impl PackedWeight {
         read: &dyn ReadParts,
         out: &mut [u8],
     ) -> Result<(), WeightsError> {
-        match (&self.layout, self.blocks, self.shape.last()) {
-            (Layout::Integers(weight), Some(format), _) => {
+        match (&self.layout, self.blocks(read), self.shape.last()) {
+            (Layout::Integers(weight, _), Some(format), _) => {
                 blocks::read(weight, format, rows, read, out)
             }
             (Layout::Fours(weight), Some(_), Some(columns)) => {
@@ -164,7 +178,7 @@ pub(crate) fn find(
             }
             // A header with an extent of 0 needs no bytes, whatever its other extents claim: such rows and blocks may be too many to visit.
             if weight.shape.contains(&0) {
-                weight.blocks = None;
+                weight.declared = None;
             }
             for part in ENDINGS.iter().filter_map(|ending| of.get(ending)) {
                 weight.parts.push(part.info);
@@ -238,9 +252,9 @@ fn of_integers(weight: IntegerWeight, declared: &Declared<'_>) -> PackedWeight {
     PackedWeight {
         shape: weight.shape.to_vec(),
         file: weight.codes.info.file,
-        blocks: blocks::format_of(&weight, declared),
+        declared: blocks::format_of(&weight, declared),
         parts: Vec::new(),
-        layout: Layout::Integers(weight),
+        layout: Layout::Integers(weight, OnceLock::new()),
     }
 }
 
@@ -248,7 +262,7 @@ fn of_fours(weight: Fours) -> Option<PackedWeight> {
     Some(PackedWeight {
         shape: weight.shape()?,
         file: weight.codes.info.file,
-        blocks: weight.blocks(),
+        declared: weight.blocks(),
         parts: Vec::new(),
         layout: Layout::Fours(weight),
     })
@@ -259,7 +273,7 @@ fn table(state: &str, of: Parts<'_>, read: &dyn ReadParts) -> Result<PackedWeigh
     Ok(PackedWeight {
         shape,
         file: weight.codes.info.file,
-        blocks: None,
+        declared: None,
         parts: Vec::new(),
         layout: Layout::Table(weight),
     })
@@ -282,7 +296,7 @@ fn plain(
             Ok(Some(PackedWeight {
                 shape,
                 file,
-                blocks: None,
+                declared: None,
                 parts: Vec::new(),
                 layout,
             }))
@@ -307,7 +321,7 @@ fn plain(
             let affine = declared.affine(of).map(|(weight, shape)| PackedWeight {
                 shape,
                 file,
-                blocks: None,
+                declared: None,
                 parts: Vec::new(),
                 layout: Layout::Affine(weight),
             });
