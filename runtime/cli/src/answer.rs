@@ -47,7 +47,8 @@ impl AnswerStream {
         screen: &mut Screen,
     ) -> Result<Answer, CliError> {
         let mut show = |text: &str| screen.text(text);
-        let mut answers = follow_all(vec![(self, generation)], engine, interrupted, &mut show)?;
+        let requests = vec![(self, generation)];
+        let mut answers = follow_all(requests, engine, interrupted, &mut show, &|_, e| e)?;
         Ok(answers.pop().unwrap_or_default())
     }
 
@@ -85,19 +86,22 @@ impl AnswerStream {
 }
 
 /// Generates answers together and passes their text on as it comes, until all have ended or `interrupted` returns true. They are in the order
-/// of the requests.
+/// of the requests. `named` adds to an error of a request what is known of the request with this number.
 pub(crate) fn follow_all(
     requests: Vec<(AnswerStream, Generation)>,
     engine: &mut Engine,
     interrupted: &dyn Fn() -> bool,
     show: &mut dyn FnMut(&str) -> Result<(), CliError>,
+    named: &dyn Fn(usize, CliError) -> CliError,
 ) -> Result<Vec<Answer>, CliError> {
     let begun = Instant::now();
     let mut streams = Vec::with_capacity(requests.len());
     // The places of answers in the making.
     let mut places = HashMap::new();
     for (stream, generation) in requests {
-        places.insert(engine.add(generation)?, streams.len());
+        let place = streams.len();
+        let id = engine.add(generation);
+        places.insert(id.map_err(|error| named(place, error.into()))?, place);
         streams.push(stream);
     }
     while !engine.is_idle() {
@@ -116,7 +120,8 @@ pub(crate) fn follow_all(
             let Some(&place) = places.get(&id) else {
                 continue;
             };
-            let (text, ended) = streams[place].take(event, at_s)?;
+            let taken = streams[place].take(event, at_s);
+            let (text, ended) = taken.map_err(|error| named(place, error))?;
             show(&text)?;
             if ended {
                 places.remove(&id);

@@ -71,6 +71,13 @@ pub(crate) enum CliError {
     /// A model couldn't answer.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A prompt of a file can't be answered.
+    #[error("{place}: {error}")]
+    Prompt {
+        /// The file and the line.
+        place: String,
+        error: Box<CliError>,
+    },
     /// The options for choosing tokens are invalid.
     #[error(transparent)]
     Sampling(#[from] moebius_ops::Mismatch),
@@ -100,6 +107,12 @@ impl CliError {
         }
     }
 
+    /// This error as that of a prompt at `place` of a file.
+    pub(crate) fn of_prompt(self, place: String) -> Self {
+        let error = Box::new(self);
+        Self::Prompt { place, error }
+    }
+
     /// Function that makes the error for `path` that could not be read.
     pub(crate) fn read(path: impl Display) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_string();
@@ -124,6 +137,7 @@ impl CliError {
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Usage { hint, .. } => return hint.clone(),
+            Self::Prompt { error, .. } => return error.hint(),
             Self::Hub(e) => return e.hint(),
             Self::Result(e) => result_hint(e)?,
             Self::Simd(_) | Self::Bench(moebius_benches::BenchError::Held(_)) => {

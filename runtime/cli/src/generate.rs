@@ -1,6 +1,7 @@
 //! `moebius generate`, `logits` and `perplexity`: ask a published model once. Files are read before the device is opened, since
 //! that fails sooner.
 
+use std::fmt::Display;
 use std::fs;
 use std::time::Instant;
 
@@ -41,6 +42,15 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     let counts = published::counted(args.experts, &source.files)?.is_some();
     let tokens = prompt_tokens.iter();
     let tokens = tokens.map(|prompt| prompt.saturating_add(args.max_tokens));
+    let named = |at: usize, error: CliError| match &args.prompts {
+        Some(path) => error.of_prompt(place_of(path.display(), at)),
+        None => error,
+    };
+    for (at, tokens) in tokens.clone().enumerate() {
+        let longest = EngineOptions::for_one(tokens).limits.longest;
+        let fits = source.files.spec().check_cached(longest);
+        fits.map_err(|error| named(at, error.into()))?;
+    }
     let room = EngineOptions::for_all(tokens);
     let answerer = Answerer::open(&args.engine, &source, room, screen)?;
     let mut engine = answerer.engine;
@@ -49,7 +59,7 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     }
     let alone = args.prompts.is_none();
     let mut show = |text: &str| if alone { screen.text(text) } else { Ok(()) };
-    let answers = follow_all(requests, &mut engine, &|| false, &mut show)?;
+    let answers = follow_all(requests, &mut engine, &|| false, &mut show, &named)?;
     let place = Place {
         name: answerer.name,
         source: &source,
@@ -65,6 +75,11 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     Ok(Outcome::Good)
 }
 
+/// The place of a prompt in a file, whose number is counted from 0.
+fn place_of(path: impl Display, at: usize) -> String {
+    format!("{path}, line {}", at + 1)
+}
+
 /// Tokens of each prompt: of the one that is given, or of those in a file.
 fn prompts(args: &GenerateArgs, source: &Source) -> Result<Vec<Vec<u32>>, CliError> {
     let Some(path) = &args.prompts else {
@@ -78,18 +93,15 @@ fn prompts(args: &GenerateArgs, source: &Source) -> Result<Vec<Vec<u32>>, CliErr
     };
     let mut prompts = Vec::new();
     for (at, line) in text.lines().enumerate() {
+        let place = place_of(&path, at);
         let prompt = serde_json::from_str::<String>(line);
         let prompt = prompt.map_err(|_| {
             let line = line.chars().take(40).collect::<String>();
-            refuse(format!(
-                "{path}, line {}: expected a text in JSON, got {line}",
-                at + 1
-            ))
+            refuse(format!("{place}: expected a text in JSON, got {line}"))
         })?;
         let ids = published::encoded(prompt, args.prompt.chat, source)?;
         if ids.is_empty() {
-            let message = format!("{path}, line {}: the prompt is empty", at + 1);
-            return Err(refuse(message));
+            return Err(refuse(format!("{place}: the prompt is empty")));
         }
         prompts.push(ids);
     }

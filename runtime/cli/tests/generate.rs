@@ -115,6 +115,33 @@ fn prompts_of_a_file_are_answered_together() {
     assert_refused(&asked(&["--prompts", &file], &[]), "cannot read");
 }
 
+/// A prompt is named by its line where it is too long for the model, and where the model doesn't have all of its tokens.
+#[test]
+fn a_refused_prompt_of_a_file_is_named_by_its_line() {
+    let folder = model_of("decoder_llama4_text");
+    let path = folder.path().join("prompts.jsonl");
+    let file = path.display().to_string();
+    let more = ["--prompts", &file, "--max-tokens", "6"];
+    let long = ["w3"; 12].join(" ");
+    for (second, what) in [
+        (
+            &long[..],
+            "line 2: tokens of a sequence in a cache: expected at most 16",
+        ),
+        (
+            "w120",
+            "line 2: token of a prompt: expected less than 99, got 120",
+        ),
+    ] {
+        let lines = ["w3", second, "w4"].map(|prompt| format!("{}\n", Value::from(prompt)));
+        fs::write(&path, lines.concat()).expect("written");
+        let refused = generate(folder.path(), &more);
+        assert_refused(&refused, &format!("{file}, {what}"));
+    }
+    let alone = generate(folder.path(), &["--prompt", "w120", "--max-tokens", "6"]);
+    assert_refused(&alone, "error: token of a prompt: expected less than 99");
+}
+
 /// An exact model has its own bits, and what rounds in ways of a device is refused.
 #[test]
 fn an_exact_model_goes_on_like_an_ordinary_one() {
