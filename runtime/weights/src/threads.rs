@@ -1,5 +1,6 @@
 //! Work on the bytes of files that several threads share.
 
+use std::cell::Cell;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -17,8 +18,22 @@ pub(crate) fn threads() -> usize {
     })
 }
 
+thread_local! {
+    /// The number of threads that share the work of a call from this one, where it does a task of another call.
+    static SHARE: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Keeps what [`SHARE`] was, until it is dropped.
+struct Before(Option<usize>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        SHARE.set(self.0);
+    }
+}
+
 /// Does `work` for all `tasks` on the processors of the host; whichever thread is done with one takes the next. A single task stays on the
-/// calling thread.
+/// calling thread. Calls from within `work` share the processors that each of the threads has for itself.
 ///
 /// # Errors
 /// An error of `work`. Other threads then still do the tasks that are left.
@@ -26,13 +41,15 @@ pub fn on_threads<T: Send, E: Send>(
     tasks: Vec<T>,
     work: impl Fn(T) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
-    let threads = threads().min(tasks.len());
+    let most = SHARE.get().unwrap_or_else(threads);
+    let threads = most.min(tasks.len());
     if threads <= 1 {
         return tasks.into_iter().try_for_each(work);
     }
     let queue = Mutex::new(tasks.into_iter());
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     let turn = || -> Result<(), E> {
+        let _before = Before(SHARE.replace(Some(most / threads)));
         while let Some(task) = next() {
             work(task)?;
         }
@@ -54,8 +71,10 @@ pub fn on_threads<T: Send, E: Send>(
 
 #[cfg(test)]
 mod tests {
-    use super::on_threads;
+    use super::{MOST, SHARE, on_threads, threads};
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+    use std::time::Duration;
 
     #[test]
     fn every_task_is_done_once() {
@@ -78,5 +97,26 @@ mod tests {
         });
         assert_eq!(failed, Err(17));
         assert!(begun.into_inner() > 17);
+        assert_eq!(SHARE.get(), None, "later calls have all processors");
+    }
+
+    #[test]
+    fn a_call_within_a_task_has_the_processors_of_its_thread() {
+        let half = (threads() > 1).then_some(threads() / 2);
+        let share = |_: usize| match SHARE.get() {
+            share if share == half => Ok(()),
+            share => Err(share),
+        };
+        assert_eq!(on_threads(vec![0, 1], share), Ok(()));
+        let inner = |_: usize| {
+            let own = thread::current().id();
+            on_threads(vec![0, 1, 2], |_: usize| {
+                // Time for others to take the next task, if there were any.
+                thread::sleep(Duration::from_millis(1));
+                let here = thread::current().id();
+                if here == own { Ok(()) } else { Err(here) }
+            })
+        };
+        assert_eq!(on_threads((0..MOST).collect(), inner), Ok(()));
     }
 }
