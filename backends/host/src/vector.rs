@@ -14,12 +14,17 @@ pub(crate) trait Transpose: Copy {
     /// of the one before.
     fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize);
 
-    /// Writes the first W words of the four of each row to `to[i * step..]`, word i of all rows side by side.
+    /// Writes the first W words of the four of each row, word i of all rows side by side to line i of `to` from place `at` on.
     #[inline(always)]
-    fn words<const W: usize>(self, rows: [&[u8; 16]; 16], to: &mut [u32], step: usize) {
+    fn words<const W: usize, const C: usize>(
+        self,
+        rows: [&[u8; 16]; 16],
+        to: &mut [[u32; C]; W],
+        at: usize,
+    ) {
         for (column, row) in rows.into_iter().enumerate() {
-            for (i, word) in row.as_chunks::<4>().0[..W].iter().enumerate() {
-                to[i * step + column] = u32::from_le_bytes(*word);
+            for (to, word) in to.iter_mut().zip(row.as_chunks::<4>().0) {
+                to[at + column] = u32::from_le_bytes(*word);
             }
         }
     }
@@ -175,7 +180,12 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
-        fn words<const W: usize>(self, rows: [&[u8; 16]; 16], to: &mut [u32], step: usize) {
+        fn words<const W: usize, const C: usize>(
+            self,
+            rows: [&[u8; 16]; 16],
+            to: &mut [[u32; C]; W],
+            at: usize,
+        ) {
             for (half, rows) in rows.as_chunks::<8>().0.iter().enumerate() {
                 let [a, b, c, d, e, f, g, h] = *rows;
                 let rows = [
@@ -185,9 +195,9 @@ pub(crate) mod x86 {
                     self.both(d, h),
                 ];
                 let words = self.columns(rows);
-                for (i, words) in words[..W].iter().enumerate() {
-                    let words: [u32; 8] = pulp::cast(*words);
-                    to[i * step + 8 * half..][..8].copy_from_slice(&words);
+                for (i, to) in to.iter_mut().enumerate() {
+                    let words: [u32; 8] = pulp::cast(words[i]);
+                    to[at + 8 * half..][..8].copy_from_slice(&words);
                 }
             }
         }
@@ -217,7 +227,12 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
-        fn words<const W: usize>(self, rows: [&[u8; 16]; 16], to: &mut [u32], step: usize) {
+        fn words<const W: usize, const C: usize>(
+            self,
+            rows: [&[u8; 16]; 16],
+            to: &mut [[u32; C]; W],
+            at: usize,
+        ) {
             let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = rows;
             let rows = [
                 self.four([a, e, i, m]),
@@ -227,9 +242,9 @@ pub(crate) mod x86 {
             ];
             // Words are read as whole registers, for which a processor that has just written halves would wait until they are in the cache.
             let words = self.columns(rows);
-            for (i, words) in words[..W].iter().enumerate() {
-                let words: [u32; 16] = pulp::cast(*words);
-                to[i * step..][..16].copy_from_slice(&words);
+            for (i, to) in to.iter_mut().enumerate() {
+                let words: [u32; 16] = pulp::cast(words[i]);
+                to[at..][..16].copy_from_slice(&words);
             }
         }
 

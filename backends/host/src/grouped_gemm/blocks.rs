@@ -2,7 +2,7 @@
 
 use super::decoded::{Decode, Decoded};
 use super::lanes::Few;
-use super::turned::{ACROSS, Form, Raw, SQUARE, table, turn_square};
+use super::turned::{ACROSS, Form, Raw, SQUARE, table};
 use super::{coded, coded_backward};
 use crate::permute::Segments;
 use crate::product::{Part, Run, prefetch};
@@ -182,7 +182,8 @@ impl Rows<'_> {
         let blocks = self.inner.start / layout.values..self.inner.end / layout.values;
         let none: &[[u8; BYTES]] = &[];
         let mut rows = [none; ACROSS];
-        let heads = rows.iter_mut().zip(&mut raw.of_rows);
+        let heads = raw.0.iter_mut().flat_map(|square| &mut square.of_rows);
+        let heads = rows.iter_mut().zip(heads);
         for ((row, head), words) in heads.zip(&self.words) {
             let (of_row, words) = words.split_at(usize::from(layout.scales.has_rows()));
             *head = of_row.first().map_or(0, |word| word.cast_unsigned());
@@ -193,11 +194,13 @@ impl Rows<'_> {
         let some = self.ahead.len().div_ceil(squares).next_multiple_of(LINE);
         let mut ahead = self.ahead.chunks(some.max(LINE));
         for block in 0..blocks.len() {
-            for (square, rows) in rows.as_chunks::<SQUARE>().0.iter().enumerate() {
+            for (square, rows) in raw.0.iter_mut().zip(rows.as_chunks::<SQUARE>().0) {
                 prefetch(ahead.next().unwrap_or_default());
-                let blocks = std::array::from_fn(|i| &rows[i][block]);
-                let words = &mut raw.words.as_flattened_mut()[SQUARE * square..];
-                turn_square(vectors.1, layout, &blocks, words);
+                let mut blocks = [&[0; BYTES]; SQUARE];
+                for (of_row, row) in blocks.iter_mut().zip(rows) {
+                    *of_row = &row[block];
+                }
+                square.turn(vectors.1, layout, &blocks);
             }
             few.take(vectors, form, raw, block * layout.values);
         }

@@ -126,26 +126,42 @@ fn add_block<S: Simd, T: Transpose, const N: usize, const V: usize>(
 fn add_word<S: Simd, const N: usize, const V: usize>(
     simd: S,
     words: &[S::u32s; V],
+    factors: [&[S::f32s; V]; 2],
+    offsets: Option<&[S::f32s; V]>,
+    left: &[[f32; N]; CODES],
+    registers: &mut [[S::f32s; V]; N],
+) {
+    // With a loop, the compiler wouldn't know how far codes are shifted.
+    add_codes::<S, N, V, 0>(simd, words, factors, offsets, left, registers);
+    add_codes::<S, N, V, 1>(simd, words, factors, offsets, left, registers);
+    add_codes::<S, N, V, 2>(simd, words, factors, offsets, left, registers);
+    add_codes::<S, N, V, 3>(simd, words, factors, offsets, left, registers);
+}
+
+/// Does what [`add_word`] does for code CODE of each word.
+#[inline(always)]
+fn add_codes<S: Simd, const N: usize, const V: usize, const CODE: usize>(
+    simd: S,
+    words: &[S::u32s; V],
     [zeros, scales]: [&[S::f32s; V]; 2],
     offsets: Option<&[S::f32s; V]>,
     left: &[[f32; N]; CODES],
     registers: &mut [[S::f32s; V]; N],
 ) {
-    for (byte, left) in left.iter().enumerate() {
-        let down = simd.splat_u32s(8 * byte as u32);
-        for v in 0..V {
-            let code = simd.wrapping_dyn_shr_u32s(words[v], down);
-            let code = simd.and_u32s(code, simd.splat_u32s(0xFF));
-            let code = simd.or_u32s(code, simd.splat_u32s(WHOLE));
-            let level = simd.sub_f32s(simd.transmute_f32s_u32s(code), zeros[v]);
-            let mut value = simd.mul_f32s(scales[v], level);
-            if let Some(offsets) = offsets {
-                value = simd.add_f32s(value, offsets[v]);
-            }
-            for (registers, left) in registers.iter_mut().zip(left) {
-                let left = simd.splat_f32s(*left);
-                registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
-            }
+    let down = simd.splat_u32s(8 * CODE as u32);
+    for v in 0..V {
+        let code = simd.wrapping_dyn_shr_u32s(words[v], down);
+        let code = simd.and_u32s(code, simd.splat_u32s(0xFF));
+        let code = simd.or_u32s(code, simd.splat_u32s(WHOLE));
+        let level = simd.sub_f32s(simd.transmute_f32s_u32s(code), zeros[v]);
+        // A product of a scale and a level is exact where something is added, so that there is one rounding in any case.
+        let value = match offsets {
+            Some(offsets) => simd.mul_add_e_f32s(scales[v], level, offsets[v]),
+            None => simd.mul_f32s(scales[v], level),
+        };
+        for (registers, left) in registers.iter_mut().zip(&left[CODE]) {
+            let left = simd.splat_f32s(*left);
+            registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
         }
     }
 }

@@ -30,19 +30,23 @@ const RAW: usize = 56;
 /// Columns whose bytes are turned together.
 pub(super) const SQUARE: usize = 16;
 
-/// The bytes of a block of each column, as words in lanes. Vectors as wide as a line of the caches begin with one.
+/// The bytes of a block of each of [`ACROSS`] columns, as words in lanes.
+#[derive(Default)]
+pub(super) struct Raw(pub(super) [Square; ACROSS / SQUARE]);
+
+/// Those of sixteen columns. Vectors as wide as a line of the caches begin with one.
 #[repr(align(64))]
-pub(super) struct Raw {
-    pub(super) words: [[u32; ACROSS]; RAW],
+pub(super) struct Square {
+    words: [[u32; SQUARE]; RAW],
     /// The word before the blocks of each row.
-    pub(super) of_rows: [u32; ACROSS],
+    pub(super) of_rows: [u32; SQUARE],
 }
 
-impl Default for Raw {
+impl Default for Square {
     fn default() -> Self {
         Self {
-            words: [[0; ACROSS]; RAW],
-            of_rows: [0; ACROSS],
+            words: [[0; SQUARE]; RAW],
+            of_rows: [0; SQUARE],
         }
     }
 }
@@ -64,50 +68,67 @@ pub(super) const fn table(levels: Levels) -> [u32; 16] {
     words
 }
 
-/// Turns the bytes of a block of each of sixteen columns into the words from each place of `raw` on, [`ACROSS`] words apart.
-#[inline(always)]
-pub(super) fn turn_square<T: Transpose, const BYTES: usize>(
-    transpose: T,
-    layout: &Layout,
-    blocks: &[&[u8; BYTES]; SQUARE],
-    raw: &mut [u32],
-) {
-    match layout.scales {
-        Scales::EightBits { each, all } => {
-            let to = &mut raw[ALL * ACROSS..];
-            turn_bytes::<T, BYTES, 4>(transpose, blocks, all + 2 - GROUP, to);
-            turn_bytes::<T, BYTES, 4>(transpose, blocks, each, &mut raw[HEAD * ACROSS..]);
+impl Square {
+    /// Turns the bytes of a block of each column into lanes.
+    #[inline(always)]
+    pub(super) fn turn<T: Transpose, const BYTES: usize>(
+        &mut self,
+        transpose: T,
+        layout: &Layout,
+        blocks: &[&[u8; BYTES]; SQUARE],
+    ) {
+        match layout.scales {
+            Scales::EightBits { each, all } => {
+                self.turn_bytes::<T, BYTES, 4>(transpose, blocks, [all + 2 - GROUP, ALL]);
+                self.turn_bytes::<T, BYTES, 4>(transpose, blocks, [each, HEAD]);
+            }
+            Scales::SixBits => self.turn_bytes::<T, BYTES, 4>(transpose, blocks, [0, HEAD]),
+            // These scales, and zeros, are in the first word.
+            Scales::Half { .. } | Scales::Exponent | Scales::Upper | Scales::Fp8 => {
+                self.turn_bytes::<T, BYTES, 1>(transpose, blocks, [0, HEAD]);
+            }
         }
-        Scales::SixBits => {
-            turn_bytes::<T, BYTES, 4>(transpose, blocks, 0, &mut raw[HEAD * ACROSS..]);
-        }
-        // These scales, and zeros, are in the first word.
-        Scales::Half { .. } | Scales::Exponent | Scales::Upper | Scales::Fp8 => {
-            turn_bytes::<T, BYTES, 1>(transpose, blocks, 0, &mut raw[HEAD * ACROSS..]);
-        }
-    }
-    for (to, field) in [(LOW, Some(layout.low)), (HIGH, layout.high)] {
-        let Some(field) = field else { continue };
-        for piece in 0..(layout.values / field.per_byte()).div_ceil(GROUP) {
-            let to = &mut raw[(to + GROUP / CODES * piece) * ACROSS..];
-            turn_bytes::<T, BYTES, 4>(transpose, blocks, field.at + GROUP * piece, to);
+        // One after the other: in a loop over both, the compiler would divide by numbers that it knows.
+        self.turn_field(transpose, blocks, (layout, layout.low), LOW);
+        if let Some(high) = layout.high {
+            self.turn_field(transpose, blocks, (layout, high), HIGH);
         }
     }
-}
 
-/// Turns 16 bytes of each block, from byte `at` on, into the first W of their four words.
-#[inline(always)]
-fn turn_bytes<T: Transpose, const BYTES: usize, const W: usize>(
-    transpose: T,
-    blocks: &[&[u8; BYTES]; SQUARE],
-    at: usize,
-    to: &mut [u32],
-) {
-    let bytes = |i: usize| blocks[i][at..].first_chunk();
-    let bytes = std::array::from_fn(|i| {
-        bytes(i).unwrap_or_else(|| unreachable!("the block has all of these bytes"))
-    });
-    transpose.words::<W>(bytes, to, ACROSS);
+    /// Turns the bytes with some bits of all codes into the words from `to` on.
+    #[inline(always)]
+    fn turn_field<T: Transpose, const BYTES: usize>(
+        &mut self,
+        transpose: T,
+        blocks: &[&[u8; BYTES]; SQUARE],
+        (layout, field): (&Layout, Field),
+        to: usize,
+    ) {
+        for piece in 0..(layout.values / field.per_byte()).div_ceil(GROUP) {
+            let places = [field.at + GROUP * piece, to + GROUP / CODES * piece];
+            self.turn_bytes::<T, BYTES, 4>(transpose, blocks, places);
+        }
+    }
+
+    /// Turns 16 bytes of each block, from byte `at` on, into the first W of their four words, which are put from word `to` on.
+    #[inline(always)]
+    fn turn_bytes<T: Transpose, const BYTES: usize, const W: usize>(
+        &mut self,
+        transpose: T,
+        blocks: &[&[u8; BYTES]; SQUARE],
+        [at, to]: [usize; 2],
+    ) {
+        let mut bytes = [&[0; GROUP]; SQUARE];
+        for (bytes, block) in bytes.iter_mut().zip(blocks) {
+            *bytes = block[at..]
+                .first_chunk()
+                .unwrap_or_else(|| unreachable!("the block has all of these bytes"));
+        }
+        let to = self.words[to..]
+            .first_chunk_mut::<W>()
+            .unwrap_or_else(|| unreachable!("there is room for all words of a block"));
+        transpose.words(bytes, to, 0);
+    }
 }
 
 /// Values of a block that share a scale.
@@ -124,8 +145,8 @@ pub(super) fn share(layout: &Layout) -> usize {
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a, S> {
     simd: S,
-    raw: &'a Raw,
-    /// The register among those of all columns.
+    square: &'a Square,
+    /// The register among those of the square.
     v: usize,
 }
 
@@ -133,15 +154,22 @@ impl<'a, S: Simd> Block<'a, S> {
     /// The columns of register `v`.
     #[inline(always)]
     pub(super) fn of(simd: S, raw: &'a Raw, v: usize) -> Self {
-        Self { simd, raw, v }
+        let registers = SQUARE / S::F32_LANES;
+        let (square, v) = (&raw.0[v / registers], v % registers);
+        Self { simd, square, v }
+    }
+
+    /// A raw word of each column.
+    #[inline(always)]
+    fn word(self, word: usize) -> S::u32s {
+        S::as_simd_u32s(&self.square.words[word]).0[self.v]
     }
 
     /// Some bits of a raw word, moved down.
     #[inline(always)]
     fn bits(self, word: usize, down: u32, mask: u32) -> S::u32s {
         let simd = self.simd;
-        let word = S::as_simd_u32s(&self.raw.words[word]).0[self.v];
-        let moved = simd.wrapping_dyn_shr_u32s(word, simd.splat_u32s(down));
+        let moved = simd.wrapping_dyn_shr_u32s(self.word(word), simd.splat_u32s(down));
         simd.and_u32s(moved, simd.splat_u32s(mask))
     }
 
@@ -239,8 +267,7 @@ impl<'a, S: Simd> Block<'a, S> {
     /// A number in F16 in a raw word.
     #[inline(always)]
     fn half(self, word: usize, down: u32) -> S::f32s {
-        let word = S::as_simd_u32s(&self.raw.words[word]).0[self.v];
-        half(self.simd, word, down)
+        half(self.simd, self.word(word), down)
     }
 
     /// 2^(e − 128), as a product of two powers that f32 has for every e.
@@ -291,7 +318,7 @@ impl<'a, S: Simd> Block<'a, S> {
         let bits = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(20));
         let half = simd.transmute_f32s_u32s(bits);
         let half = simd.mul_f32s(half, simd.splat_f32s(f32::from_bits(246 << 23)));
-        let row = S::as_simd_u32s(&self.raw.of_rows).0[self.v];
+        let row = S::as_simd_u32s(&self.square.of_rows).0[self.v];
         let scale = simd.and_u32s(row, simd.splat_u32s(0x7FFF_FFFF));
         let product = simd.mul_f32s(half, simd.transmute_f32s_u32s(scale));
         // What is added to the bits is negative where the row's word has a sign.

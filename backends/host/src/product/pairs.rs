@@ -60,8 +60,13 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn words<const W: usize>(self, rows: [&[u8; 16]; 16], to: &mut [u32], step: usize) {
-            self.0.words::<W>(rows, to, step);
+        fn words<const W: usize, const C: usize>(
+            self,
+            rows: [&[u8; 16]; 16],
+            to: &mut [[u32; C]; W],
+            at: usize,
+        ) {
+            self.0.words(rows, to, at);
         }
 
         #[inline(always)]

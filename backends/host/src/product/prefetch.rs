@@ -12,10 +12,11 @@ const LINE: usize = 64;
 #[inline(always)]
 pub(crate) fn prefetch<E>(values: &[E]) {
     #[cfg(target_arch = "x86_64")]
-    for line in values.chunks(LINE / size_of::<E>()) {
+    for at in (0..size_of_val(values)).step_by(LINE) {
         use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        let line = values.as_ptr().wrapping_byte_add(at);
         // SAFETY: every x86-64 processor has the instruction (SSE), and it may be given any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (values, LINE);

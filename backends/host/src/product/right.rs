@@ -271,8 +271,7 @@ impl<E: InWords> Runs<'_, E> {
                 for (bytes, row) in bytes.iter_mut().zip(rows) {
                     *bytes = &row.as_chunks().0[four];
                 }
-                let to = &mut to.as_flattened_mut()[SQUARE * square..];
-                transpose.words::<FOUR>(bytes, to, COLUMNS);
+                transpose.words(bytes, to, SQUARE * square);
             }
         }
         self.at += LINE;
