@@ -1,7 +1,7 @@
 //! Products with weights in blocks of codes ([`moebius_ops::blocks`]).
 
 use super::decoded::{Decode, Decoded};
-use super::lanes::Few;
+use super::lanes::Take;
 use super::turned::{ACROSS, Form, Raw, SQUARE, table};
 use super::{coded, coded_backward};
 use crate::permute::Segments;
@@ -122,12 +122,12 @@ impl Decode for Blocks<'_> {
     }
 
     #[inline(always)]
-    fn multiply<S: Simd, T: Transpose>(
+    fn in_lanes<S: Simd, T: Transpose>(
         &self,
         vectors: (S, T),
         Part { inner, across }: &Part,
         raw: &mut Raw,
-        few: &mut Few<'_>,
+        to: &mut impl Take,
     ) {
         let rows = Rows {
             format: self.format,
@@ -135,7 +135,7 @@ impl Decode for Blocks<'_> {
             inner: inner.clone(),
             ahead: self.share(across.start + ACROSS, inner),
         };
-        rows.multiply(vectors, raw, few);
+        rows.turn(vectors, raw, to);
     }
 }
 
@@ -151,9 +151,9 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Turns the blocks of all rows, one of each row at a time, in words whose values are arbitrary at first, and multiplies them.
+    /// Turns the blocks of all rows, one of each row at a time, in words whose values are arbitrary at first, and has them taken.
     #[inline(always)]
-    fn multiply<S: Simd, T: Transpose>(&self, vectors: (S, T), raw: &mut Raw, few: &mut Few<'_>) {
+    fn turn<S: Simd, T: Transpose>(&self, vectors: (S, T), raw: &mut Raw, to: &mut impl Take) {
         macro_rules! by_format {
             ($($format:ident)*) => {
                 match self.format {
@@ -162,7 +162,7 @@ impl Rows<'_> {
                         const LAYOUT: Layout = BlockFormat::$format.layout();
                         const TABLE: [u32; 16] = table(LAYOUT.levels);
                         let form = (&LAYOUT, &TABLE);
-                        self.multiply_blocks::<S, T, { LAYOUT.bytes }>(vectors, form, raw, few);
+                        self.turn_blocks::<S, T, { LAYOUT.bytes }>(vectors, form, raw, to);
                     })*
                 }
             };
@@ -171,12 +171,12 @@ impl Rows<'_> {
     }
 
     #[inline(always)]
-    fn multiply_blocks<S: Simd, T: Transpose, const BYTES: usize>(
+    fn turn_blocks<S: Simd, T: Transpose, const BYTES: usize>(
         &self,
         vectors: (S, T),
         form: Form<'_>,
         raw: &mut Raw,
-        few: &mut Few<'_>,
+        to: &mut impl Take,
     ) {
         let layout = form.0;
         let blocks = self.inner.start / layout.values..self.inner.end / layout.values;
@@ -202,7 +202,7 @@ impl Rows<'_> {
                 }
                 square.turn(vectors.1, layout, &blocks);
             }
-            few.take(vectors, form, raw, block * layout.values);
+            to.take(vectors, form, raw, block * layout.values);
         }
     }
 }

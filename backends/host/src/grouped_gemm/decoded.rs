@@ -1,7 +1,7 @@
 //! Weights that are decoded to f32 in a cache, from where they are multiplied as dense weights are, in the same order; those in blocks of codes are
-//! put in lanes by products with few rows.
+//! put in lanes, and multiplied or packed from there.
 
-use super::lanes::Few;
+use super::lanes::{Few, Packing, Take};
 use super::turned::{ACROSS, Raw};
 use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST};
 use crate::vector::{Kernel, Transpose, dispatch};
@@ -19,16 +19,16 @@ const DEPTH: usize = 64;
 
 /// The rows of one expert's weights, in any form.
 pub(super) trait Decode: Sync {
-    /// Whether [`Decode::multiply`] multiplies a few rows; otherwise the weights are decoded for that, too.
+    /// Whether weights can be put in lanes; otherwise they are decoded for all that is done with them.
     const IN_LANES: bool = false;
 
     /// Writes the weights of row `row` from `column` on, which is a multiple of [`WIDEST`].
     fn decode(&self, row: usize, column: usize, to: &mut [f32]);
 
-    /// Multiplies a few rows by the weights of at most [`ACROSS`] rows, put in lanes. The sums of rows that lack may become anything.
+    /// Puts the weights of at most [`ACROSS`] rows in lanes, and has them taken. Those of rows that lack may be any.
     #[inline(always)]
-    fn multiply<S: Simd, T: Transpose>(&self, _: (S, T), _: &Part, _: &mut Raw, _: &mut Few<'_>) {
-        unreachable!("weights that aren't put in lanes are decoded");
+    fn in_lanes<S: Simd, T: Transpose>(&self, _: (S, T), _: &Part, _: &mut Raw, _: &mut impl Take) {
+        unreachable!("weights that can't be in lanes are decoded");
     }
 }
 
@@ -38,8 +38,11 @@ trait Panels: Sync {
     /// Writes some weights of some rows, one row after the other.
     fn panel(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]);
 
-    /// Does what [`Decode::multiply`] does.
+    /// Puts weights in lanes to multiply a few rows by them.
     fn multiply_few(&self, part: &Part, raw: &mut Raw, few: &mut Few<'_>);
+
+    /// Puts weights in lanes to pack them.
+    fn pack(&self, part: &Part, raw: &mut Raw, packing: &mut Packing<'_>);
 }
 
 impl<D: Decode> Panels for D {
@@ -53,11 +56,22 @@ impl<D: Decode> Panels for D {
     }
 
     fn multiply_few(&self, part: &Part, raw: &mut Raw, few: &mut Few<'_>) {
+        let from = self;
         dispatch(Lanes {
-            from: self,
+            from,
             part,
             raw,
-            few,
+            to: few,
+        });
+    }
+
+    fn pack(&self, part: &Part, raw: &mut Raw, packing: &mut Packing<'_>) {
+        let from = self;
+        dispatch(Lanes {
+            from,
+            part,
+            raw,
+            to: packing,
         });
     }
 }
@@ -80,19 +94,19 @@ impl<D: Decode> Kernel for Panel<'_, D> {
     }
 }
 
-/// The work of [`Panels::multiply_few`].
-struct Lanes<'a, 'b, D> {
+/// The work of [`Panels::multiply_few`] and [`Panels::pack`].
+struct Lanes<'a, D, K> {
     from: &'a D,
     part: &'a Part,
     raw: &'a mut Raw,
-    few: &'a mut Few<'b>,
+    to: &'a mut K,
 }
 
-impl<D: Decode> Kernel for Lanes<'_, '_, D> {
+impl<D: Decode, K: Take> Kernel for Lanes<'_, D, K> {
     #[inline(always)]
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
         let vectors = (simd, transpose);
-        self.from.multiply(vectors, self.part, self.raw, self.few);
+        self.from.in_lanes(vectors, self.part, self.raw, self.to);
     }
 }
 
@@ -113,25 +127,20 @@ impl<'a> Decoded<'a> {
         }
     }
 
-    /// Multiplies N rows by weights in lanes.
-    fn multiply_in_lanes<const N: usize>(
-        &self,
-        Part { inner, across }: &Part,
-        left: &[[f32; N]],
-        sums: &mut [[f32; WIDEST]; N],
-    ) {
+    /// Whether lines that run along the inner dimension are put in lanes: words in lanes are numbers whose bytes are those of a block.
+    fn takes_lanes(&self) -> bool {
+        self.in_lanes && matches!(self.run, Run::Along) && cfg!(target_endian = "little")
+    }
+
+    /// Calls `f` for the parts of at most [`ACROSS`] columns, with memory for words in lanes.
+    fn by_lanes(&self, Part { inner, across }: &Part, mut f: impl FnMut(&Part, &mut Raw)) {
         let mut raw = RAW.take().unwrap_or_default();
         for first in across.clone().step_by(ACROSS) {
             let part = Part {
                 inner: inner.clone(),
                 across: first..(first + ACROSS).min(across.end),
             };
-            let mut few = Few {
-                rows: N,
-                left: left.as_flattened(),
-                sums: &mut sums.as_flattened_mut()[first - across.start..],
-            };
-            self.rows.multiply_few(&part, &mut raw, &mut few);
+            f(&part, &mut raw);
         }
         RAW.set(Some(raw));
     }
@@ -147,6 +156,7 @@ impl Right for Decoded<'_> {
 
     fn together(&self, width: usize) -> usize {
         match self.run {
+            Run::Along if self.takes_lanes() => ACROSS,
             Run::Along => width,
             Run::Across => WIDEST,
         }
@@ -156,10 +166,19 @@ impl Right for Decoded<'_> {
     fn pack<S: Simd, T: Transpose>(
         &self,
         vectors: (S, T),
-        Part { inner, across }: &Part,
+        part: &Part,
         panels: (&mut [f32], usize),
         scratch: &mut Scratch,
     ) {
+        let Part { inner, across } = part;
+        if self.takes_lanes() {
+            return self.by_lanes(part, |part, raw| {
+                let (to, depth) = (&mut panels.0[..], inner.len());
+                let at = (part.across.start - across.start) * depth;
+                let to = &mut to[at..];
+                self.rows.pack(part, raw, &mut Packing { to, depth });
+            });
+        }
         let (rows, columns) = match self.run {
             Run::Along => (across, inner),
             Run::Across => (inner, across),
@@ -192,10 +211,18 @@ impl Right for Decoded<'_> {
         left: &[[f32; N]],
         sums: &mut [[f32; WIDEST]; N],
     ) {
-        if self.in_lanes {
-            return self.multiply_in_lanes(part, left, sums);
-        }
         let Part { inner, across } = part;
+        if self.takes_lanes() {
+            return self.by_lanes(part, |part, raw| {
+                let at = part.across.start - across.start;
+                let mut few = Few {
+                    rows: N,
+                    left: left.as_flattened(),
+                    sums: &mut sums.as_flattened_mut()[at..],
+                };
+                self.rows.multiply_few(part, raw, &mut few);
+            });
+        }
         let mut decoded = [0.0; WIDEST * DEPTH];
         for (first, left) in inner.clone().step_by(DEPTH).zip(left.chunks(DEPTH)) {
             let columns = first..first + left.len();

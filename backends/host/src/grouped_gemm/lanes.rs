@@ -1,11 +1,24 @@
-//! Words of neighbouring columns in lanes: a register has a word of each column, which becomes numbers in registers and is multiplied there by a
-//! few rows. All that is in lanes is multiplied before the next blocks are turned, so that the processor waits for these while it multiplies.
+//! Words of neighbouring columns in lanes: a register has a word of each column, which becomes numbers in registers. These are multiplied there by a
+//! few rows, or packed into panels. All that is in lanes is taken before the next blocks are turned, so that the processor waits for these while it
+//! multiplies.
 
 use super::turned::{ACROSS, Block, CODES, Form, Raw, WHOLE, share};
 use crate::product::WIDEST;
 use crate::vector::Transpose;
 use moebius_ops::blocks::GROUP;
 use pulp::Simd;
+
+/// What blocks in lanes are for.
+pub(super) trait Take {
+    /// Takes the block of each column that is in lanes; its first inner value is value `at` of those that are turned.
+    fn take<S: Simd, T: Transpose>(
+        &mut self,
+        vectors: (S, T),
+        form: Form<'_>,
+        raw: &Raw,
+        at: usize,
+    );
+}
 
 /// A few rows times the columns whose words they take.
 pub(super) struct Few<'a> {
@@ -17,10 +30,10 @@ pub(super) struct Few<'a> {
     pub(super) sums: &'a mut [f32],
 }
 
-impl Few<'_> {
-    /// Multiplies by the block of each column that is in lanes; its first inner value is value `at` of those that are turned.
+/// Multiplies by the weights.
+impl Take for Few<'_> {
     #[inline(always)]
-    pub(super) fn take<S: Simd, T: Transpose>(
+    fn take<S: Simd, T: Transpose>(
         &mut self,
         vectors: (S, T),
         form: Form<'_>,
@@ -34,8 +47,10 @@ impl Few<'_> {
             _ => self.take_rows::<S, T, 8>(vectors, form, raw, at),
         }
     }
+}
 
-    /// Does what [`Few::take`] does for N rows.
+impl Few<'_> {
+    /// Does what [`Take::take`] does for N rows.
     #[inline(always)]
     fn take_rows<S: Simd, T: Transpose, const N: usize>(
         &mut self,
@@ -55,7 +70,7 @@ impl Few<'_> {
         }
     }
 
-    /// Does what [`Few::take`] does for N rows, with V registers of columns at a time.
+    /// Does what [`Take::take`] does for N rows, with V registers of columns at a time.
     #[inline(always)]
     fn columns<S: Simd, T: Transpose, const N: usize, const V: usize>(
         &mut self,
@@ -66,17 +81,18 @@ impl Few<'_> {
     ) {
         let (simd, columns) = (vectors.0, V * S::F32_LANES);
         for some in 0..ACROSS / columns {
-            let mut blocks = [Block::of(simd, raw, V * some); V];
-            for (v, block) in blocks.iter_mut().enumerate() {
-                *block = Block::of(simd, raw, V * some + v);
-            }
             let mut registers = [[simd.splat_f32s(0.0); V]; N];
             for (row, registers) in registers.iter_mut().enumerate() {
                 let sums = &self.sums[WIDEST * row + columns * some..][..columns];
                 registers.copy_from_slice(S::as_simd_f32s(sums).0);
             }
-            add_block(vectors, form, blocks, left, &mut registers);
-            for (row, registers) in registers.iter().enumerate() {
+            let mut sums = Sums {
+                left: left.as_chunks().0,
+                group: &[[0.0; N]; GROUP],
+                registers,
+            };
+            weights::<S, T, V>(vectors, form, (raw, V * some), &mut sums);
+            for (row, registers) in sums.registers.iter().enumerate() {
                 let sums = &mut self.sums[WIDEST * row + columns * some..][..columns];
                 S::as_mut_simd_f32s(sums).0.copy_from_slice(registers);
             }
@@ -84,18 +100,99 @@ impl Few<'_> {
     }
 }
 
-/// Adds the products of N rows and the weights in a block of each column, of V registers of columns, in the order of inner values. `left` begins
-/// with the rows' first inner value of the block, and may have others after its last.
+/// Panels of two registers of columns, one after the other: a line of each for every inner value.
+pub(super) struct Packing<'a> {
+    pub(super) to: &'a mut [f32],
+    /// The number of inner values in a panel.
+    pub(super) depth: usize,
+}
+
+/// Writes the weights to the panels.
+impl Take for Packing<'_> {
+    #[inline(always)]
+    fn take<S: Simd, T: Transpose>(
+        &mut self,
+        vectors: (S, T),
+        form: Form<'_>,
+        raw: &Raw,
+        at: usize,
+    ) {
+        let width = 2 * S::F32_LANES;
+        let panels = self.to.chunks_exact_mut(self.depth * width);
+        for (panel, to) in panels.take(ACROSS / width).enumerate() {
+            let to = S::as_mut_simd_f32s(&mut to[at * width..]).0.as_chunks_mut();
+            let mut lines = Lines::<S> {
+                to: to.0.as_chunks_mut().0,
+                group: 0,
+            };
+            weights::<S, T, 2>(vectors, form, (raw, 2 * panel), &mut lines);
+        }
+    }
+}
+
+/// What the weights of V registers of columns are for.
+trait Sink<S: Simd, const V: usize> {
+    /// Says which group of inner values of the block the next weights are of.
+    fn begin(&mut self, group: usize);
+
+    /// Takes the weights of register `v` at one inner value of the group.
+    fn take(&mut self, simd: S, value: usize, v: usize, weights: S::f32s);
+}
+
+/// Products of N rows, which are added in the order of inner values.
+struct Sums<'a, S: Simd, const N: usize, const V: usize> {
+    /// The rows' inner values from the first of the block on, possibly followed by others.
+    left: &'a [[[f32; N]; GROUP]],
+    group: &'a [[f32; N]; GROUP],
+    registers: [[S::f32s; V]; N],
+}
+
+impl<S: Simd, const N: usize, const V: usize> Sink<S, V> for Sums<'_, S, N, V> {
+    #[inline(always)]
+    fn begin(&mut self, group: usize) {
+        self.group = &self.left[group];
+    }
+
+    #[inline(always)]
+    fn take(&mut self, simd: S, value: usize, v: usize, weights: S::f32s) {
+        for (registers, left) in self.registers.iter_mut().zip(&self.group[value]) {
+            let left = simd.splat_f32s(*left);
+            registers[v] = simd.mul_add_e_f32s(left, weights, registers[v]);
+        }
+    }
+}
+
+/// The lines of a panel from the block's first inner value on.
+struct Lines<'a, S: Simd> {
+    to: &'a mut [[[S::f32s; 2]; GROUP]],
+    group: usize,
+}
+
+impl<S: Simd> Sink<S, 2> for Lines<'_, S> {
+    #[inline(always)]
+    fn begin(&mut self, group: usize) {
+        self.group = group;
+    }
+
+    #[inline(always)]
+    fn take(&mut self, _: S, value: usize, v: usize, weights: S::f32s) {
+        self.to[self.group][value][v] = weights;
+    }
+}
+
+/// Computes the weights in a block of each column, of V registers of columns from a given one on, in the order of inner values.
 #[inline(always)]
-fn add_block<S: Simd, T: Transpose, const N: usize, const V: usize>(
+fn weights<S: Simd, T: Transpose, const V: usize>(
     (simd, transpose): (S, T),
     form: Form<'_>,
-    blocks: [Block<'_, S>; V],
-    left: &[[f32; N]],
-    registers: &mut [[S::f32s; V]; N],
+    (raw, first): (&Raw, usize),
+    sink: &mut impl Sink<S, V>,
 ) {
     let (layout, share) = (form.0, share(form.0));
-    let left = &left[..layout.values];
+    let mut blocks = [Block::of(simd, raw, first); V];
+    for (v, block) in blocks.iter_mut().enumerate() {
+        *block = Block::of(simd, raw, first + v);
+    }
     let none = simd.splat_f32s(0.0);
     let mut zeros = [none; V];
     for (zero, block) in zeros.iter_mut().zip(&blocks) {
@@ -108,45 +205,32 @@ fn add_block<S: Simd, T: Transpose, const N: usize, const V: usize>(
         }
         let offsets = layout.scales.has_offsets().then_some(&offsets);
         for value in (first..first + share).step_by(GROUP) {
-            let left = left[value..][..GROUP].as_chunks::<CODES>().0;
-            for (word, left) in left.iter().enumerate() {
+            sink.begin(value / GROUP);
+            for word in 0..GROUP / CODES {
                 let mut words = [simd.splat_u32s(0); V];
                 for (word_of, block) in words.iter_mut().zip(&blocks) {
                     *word_of = block.codes(transpose, form, [value, word]);
                 }
-                add_word(simd, &words, [&zeros, &scales], offsets, left, registers);
+                let factors = [&zeros, &scales];
+                // With a loop, the compiler wouldn't know how far codes are shifted.
+                of_codes::<S, V, 0>(simd, (&words, word), factors, offsets, sink);
+                of_codes::<S, V, 1>(simd, (&words, word), factors, offsets, sink);
+                of_codes::<S, V, 2>(simd, (&words, word), factors, offsets, sink);
+                of_codes::<S, V, 3>(simd, (&words, word), factors, offsets, sink);
             }
         }
     }
 }
 
-/// Makes one multiply-add for every row and column at each of four inner values, in order. V registers of columns have words of their codes, zeros
-/// with 2^23 added, scales, and offsets if weights have such: to add 0 would lose the sign of a zero, and take as long as a product.
+/// Computes the weights whose code is code CODE of the words, which are those with this number of a group. V registers of columns have zeros with
+/// 2^23 added, scales, and offsets if weights have such: to add 0 would lose the sign of a zero, and take as long as a product.
 #[inline(always)]
-fn add_word<S: Simd, const N: usize, const V: usize>(
+fn of_codes<S: Simd, const V: usize, const CODE: usize>(
     simd: S,
-    words: &[S::u32s; V],
-    factors: [&[S::f32s; V]; 2],
-    offsets: Option<&[S::f32s; V]>,
-    left: &[[f32; N]; CODES],
-    registers: &mut [[S::f32s; V]; N],
-) {
-    // With a loop, the compiler wouldn't know how far codes are shifted.
-    add_codes::<S, N, V, 0>(simd, words, factors, offsets, left, registers);
-    add_codes::<S, N, V, 1>(simd, words, factors, offsets, left, registers);
-    add_codes::<S, N, V, 2>(simd, words, factors, offsets, left, registers);
-    add_codes::<S, N, V, 3>(simd, words, factors, offsets, left, registers);
-}
-
-/// Does what [`add_word`] does for code CODE of each word.
-#[inline(always)]
-fn add_codes<S: Simd, const N: usize, const V: usize, const CODE: usize>(
-    simd: S,
-    words: &[S::u32s; V],
+    (words, word): (&[S::u32s; V], usize),
     [zeros, scales]: [&[S::f32s; V]; 2],
     offsets: Option<&[S::f32s; V]>,
-    left: &[[f32; N]; CODES],
-    registers: &mut [[S::f32s; V]; N],
+    sink: &mut impl Sink<S, V>,
 ) {
     let down = simd.splat_u32s(8 * CODE as u32);
     for v in 0..V {
@@ -155,13 +239,10 @@ fn add_codes<S: Simd, const N: usize, const V: usize, const CODE: usize>(
         let code = simd.or_u32s(code, simd.splat_u32s(WHOLE));
         let level = simd.sub_f32s(simd.transmute_f32s_u32s(code), zeros[v]);
         // A product of a scale and a level is exact where something is added, so that there is one rounding in any case.
-        let value = match offsets {
+        let weights = match offsets {
             Some(offsets) => simd.mul_add_e_f32s(scales[v], level, offsets[v]),
             None => simd.mul_f32s(scales[v], level),
         };
-        for (registers, left) in registers.iter_mut().zip(&left[CODE]) {
-            let left = simd.splat_f32s(*left);
-            registers[v] = simd.mul_add_e_f32s(left, value, registers[v]);
-        }
+        sink.take(simd, CODES * word + CODE, v, weights);
     }
 }
