@@ -7,8 +7,8 @@
 use crate::simd::{Simd as Set, simd};
 use pulp::{Simd, WithSimd};
 
-/// Operations with an instruction of their own in some sets: the transposition of 8×8 squares and of words, shifts, tables of bytes, and
-/// products of pairs.
+/// Operations with an instruction of their own in some sets: the transposition of 8×8 squares and of words, bytes as numbers, tables of
+/// bytes, shifts, and products of pairs.
 pub(crate) trait Transpose: Copy {
     /// Writes row i of the transposed square to `to[i * step..]`, in the order of i; if `step` is less than 8, each row overwrites the end
     /// of the one before.
@@ -29,20 +29,71 @@ pub(crate) trait Transpose: Copy {
         }
     }
 
-    /// Replaces each byte of words, which is less than 16, by that byte of a table, which `table` has four times.
+    /// Bytes, as many as a register has words, as words.
     #[inline(always)]
-    fn look_up<S: Simd>(self, _: S, words: S::u32s, table: &[u32; 16]) -> S::u32s {
-        let mut found = [0; 16];
-        S::as_mut_simd_u32s(&mut found).0[0] = words;
-        for word in &mut found[..S::U32_LANES] {
-            let mut bytes = word.to_le_bytes();
-            for byte in &mut bytes {
-                let place = usize::from(*byte & 15);
-                *byte = table[place / 4].to_le_bytes()[place % 4];
-            }
-            *word = u32::from_le_bytes(bytes);
+    fn bytes<S: Simd>(self, _: S, bytes: &[u8]) -> S::u32s {
+        let mut words = [0; 16];
+        for (word, byte) in words.iter_mut().zip(bytes) {
+            *word = u32::from(*byte);
         }
-        S::as_simd_u32s(&found).0[0]
+        S::as_simd_u32s(&words).0[0]
+    }
+
+    /// Bytes, as many as a register has words, as signed numbers.
+    #[inline(always)]
+    fn signed_bytes<S: Simd>(self, simd: S, bytes: &[u8]) -> S::f32s {
+        let moved = simd.xor_u32s(self.bytes(simd, bytes), simd.splat_u32s(0x80));
+        simd.sub_f32s(self.number(simd, moved), simd.splat_f32s(128.0))
+    }
+
+    /// Whole numbers below 2^23.
+    #[inline(always)]
+    fn number<S: Simd>(self, simd: S, whole: S::u32s) -> S::f32s {
+        // 2^23 has room for them in its lowest bits.
+        let room = 0x4B00_0000;
+        let sum = simd.or_u32s(whole, simd.splat_u32s(room));
+        let room = simd.splat_f32s(f32::from_bits(room));
+        simd.sub_f32s(simd.transmute_f32s_u32s(sum), room)
+    }
+
+    /// Some of the lowest bits of each byte, moved down.
+    #[inline(always)]
+    fn field(self, bytes: [u8; 32], down: u32, mask: u8) -> [u8; 32] {
+        let mut bits = bytes;
+        for byte in &mut bits {
+            *byte = *byte >> down & mask;
+        }
+        bits
+    }
+
+    /// Puts bits, moved up, above those of each byte.
+    #[inline(always)]
+    fn above(self, bytes: [u8; 32], bits: [u8; 32], up: u32) -> [u8; 32] {
+        let mut both = bytes;
+        for (byte, bits) in both.iter_mut().zip(bits) {
+            *byte |= bits << up;
+        }
+        both
+    }
+
+    /// The difference of each two bytes, as a signed one.
+    #[inline(always)]
+    fn minus(self, bytes: [u8; 32], others: [u8; 32]) -> [u8; 32] {
+        let mut differences = bytes;
+        for (byte, other) in differences.iter_mut().zip(others) {
+            *byte = byte.wrapping_sub(other);
+        }
+        differences
+    }
+
+    /// Replaces each byte, which is less than 16, by that of a table.
+    #[inline(always)]
+    fn look_up(self, bytes: [u8; 32], table: [i8; 16]) -> [u8; 32] {
+        let mut found = bytes;
+        for byte in &mut found {
+            *byte = table[usize::from(*byte & 15)].cast_unsigned();
+        }
+        found
     }
 
     /// Shifts words right by less than 32 bits; the top bit stays set, and may be repeated in the bits below it.
@@ -156,7 +207,7 @@ impl Transpose for ByElement {
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
     use super::Transpose;
-    use core::arch::x86_64::{__m256, __m512i};
+    use core::arch::x86_64::{__m128i, __m256, __m512i};
     use pulp::Simd;
 
     /// All of it in registers of eight values, written without closures over arrays, which would be function calls here.
@@ -203,10 +254,49 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
-        fn look_up<S: Simd>(self, _: S, words: S::u32s, table: &[u32; 16]) -> S::u32s {
-            let table = S::as_simd_u32s(table).0[0];
+        fn bytes<S: Simd>(self, _: S, bytes: &[u8]) -> S::u32s {
+            pulp::cast(self.0.avx2._mm256_cvtepu8_epi32(eight(bytes)))
+        }
+
+        #[inline(always)]
+        fn signed_bytes<S: Simd>(self, _: S, bytes: &[u8]) -> S::f32s {
+            let whole = self.0.avx2._mm256_cvtepi8_epi32(eight(bytes));
+            pulp::cast(self.0.avx._mm256_cvtepi32_ps(whole))
+        }
+
+        #[inline(always)]
+        fn number<S: Simd>(self, _: S, whole: S::u32s) -> S::f32s {
+            pulp::cast(self.0.avx._mm256_cvtepi32_ps(pulp::cast(whole)))
+        }
+
+        // Loops over these arrays would become instructions for eight bytes each.
+        #[inline(always)]
+        fn field(self, bytes: [u8; 32], down: u32, mask: u8) -> [u8; 32] {
+            let (avx, avx2) = (self.0.avx, self.0.avx2);
+            let down = pulp::cast([u64::from(down), 0]);
+            let moved = avx2._mm256_srl_epi16(pulp::cast(bytes), down);
+            let mask = avx._mm256_set1_epi8(mask.cast_signed());
+            pulp::cast(avx2._mm256_and_si256(moved, mask))
+        }
+
+        #[inline(always)]
+        fn above(self, bytes: [u8; 32], bits: [u8; 32], up: u32) -> [u8; 32] {
             let avx2 = self.0.avx2;
-            pulp::cast(avx2._mm256_shuffle_epi8(pulp::cast(table), pulp::cast(words)))
+            let up = pulp::cast([u64::from(up), 0]);
+            let moved = avx2._mm256_sll_epi16(pulp::cast(bits), up);
+            pulp::cast(avx2._mm256_or_si256(pulp::cast(bytes), moved))
+        }
+
+        #[inline(always)]
+        fn minus(self, bytes: [u8; 32], others: [u8; 32]) -> [u8; 32] {
+            let avx2 = self.0.avx2;
+            pulp::cast(avx2._mm256_sub_epi8(pulp::cast(bytes), pulp::cast(others)))
+        }
+
+        #[inline(always)]
+        fn look_up(self, bytes: [u8; 32], table: [i8; 16]) -> [u8; 32] {
+            let table = pulp::cast([table; 2]);
+            pulp::cast(self.0.avx2._mm256_shuffle_epi8(table, pulp::cast(bytes)))
         }
 
         #[inline(always)]
@@ -249,10 +339,39 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
-        fn look_up<S: Simd>(self, _: S, words: S::u32s, table: &[u32; 16]) -> S::u32s {
-            let table = S::as_simd_u32s(table).0[0];
-            let avx512 = self.0.avx512bw;
-            pulp::cast(avx512._mm512_shuffle_epi8(pulp::cast(table), pulp::cast(words)))
+        fn bytes<S: Simd>(self, _: S, bytes: &[u8]) -> S::u32s {
+            pulp::cast(self.0.avx512f._mm512_cvtepu8_epi32(sixteen(bytes)))
+        }
+
+        #[inline(always)]
+        fn signed_bytes<S: Simd>(self, _: S, bytes: &[u8]) -> S::f32s {
+            let whole = self.0.avx512f._mm512_cvtepi8_epi32(sixteen(bytes));
+            pulp::cast(self.0.avx512f._mm512_cvtepi32_ps(whole))
+        }
+
+        #[inline(always)]
+        fn number<S: Simd>(self, _: S, whole: S::u32s) -> S::f32s {
+            pulp::cast(self.0.avx512f._mm512_cvtepi32_ps(pulp::cast(whole)))
+        }
+
+        #[inline(always)]
+        fn field(self, bytes: [u8; 32], down: u32, mask: u8) -> [u8; 32] {
+            Avx2(*self.0).field(bytes, down, mask)
+        }
+
+        #[inline(always)]
+        fn above(self, bytes: [u8; 32], bits: [u8; 32], up: u32) -> [u8; 32] {
+            Avx2(*self.0).above(bytes, bits, up)
+        }
+
+        #[inline(always)]
+        fn minus(self, bytes: [u8; 32], others: [u8; 32]) -> [u8; 32] {
+            Avx2(*self.0).minus(bytes, others)
+        }
+
+        #[inline(always)]
+        fn look_up(self, bytes: [u8; 32], table: [i8; 16]) -> [u8; 32] {
+            Avx2(*self.0).look_up(bytes, table)
         }
 
         #[inline(always)]
@@ -313,6 +432,17 @@ pub(crate) mod x86 {
                 avx._mm256_shuffle_ps::<0xEE>(high, next_high),
             ]
         }
+    }
+
+    #[inline(always)]
+    fn eight(bytes: &[u8]) -> __m128i {
+        let bytes = bytes.first_chunk().copied().unwrap_or_default();
+        pulp::cast([u64::from_ne_bytes(bytes), 0])
+    }
+
+    #[inline(always)]
+    fn sixteen(bytes: &[u8]) -> __m128i {
+        pulp::cast(bytes.first_chunk::<16>().copied().unwrap_or_default())
     }
 
     #[inline(always)]

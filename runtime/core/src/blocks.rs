@@ -5,15 +5,17 @@
 //! results are those of the decoded weights. A layer is made of it by [`Weight::from_blocks`](crate::fp8::Weight::from_blocks); it doesn't
 //! train, but gradients pass through it.
 
+pub(crate) mod interleaved;
+
 use crate::Error;
 use crate::check::{check_device, check_same, element};
 use crate::ops::{Rows, grouped_gemm};
 use crate::reduce::by_parts;
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, FloatDType, Int, IntDType, Tensor, TensorData, f16};
-use moebius_ops::Mismatch;
 use moebius_ops::blocks::{Field, GROUP, Layout, Levels, Scales, half_of_exponent};
 use moebius_ops::grouped_gemm::{Problem, Stored};
+use moebius_ops::{Fault, Mismatch};
 
 pub use moebius_ops::blocks::BlockFormat;
 
@@ -131,11 +133,14 @@ pub struct BlockTensor {
     /// The dtype of inputs and outputs of products.
     #[module(skip)]
     dtype: DType,
+    /// Whether the rows are interleaved, because they have been loaded for a processor.
+    #[module(skip)]
+    interleaved: bool,
 }
 
-/// The length of the marker of a format in a record.
-fn marker(format: BlockFormat) -> usize {
-    1 + format as usize
+/// The length of the marker of a format in a record, whose rows are interleaved or not.
+fn marker(format: BlockFormat, interleaved: bool) -> usize {
+    1 + 2 * format as usize + usize::from(interleaved)
 }
 
 impl BlockTensor {
@@ -159,27 +164,64 @@ impl BlockTensor {
         layout: BlockLayout,
         device: &Device,
     ) -> Result<Self, Error> {
+        Self::checked(words, layout, device, |words| {
+            interleaved::stored(words, device)
+        })
+    }
+
+    /// The matrices with these words of rows that are [interleaved](moebius_ops::blocks::interleaved), as Flex multiplies them.
+    ///
+    /// # Errors
+    /// As [`BlockTensor::from_words`], and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on other devices.
+    pub fn from_interleaved(
+        words: TensorData,
+        layout: BlockLayout,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        let (what, got) = ("device for interleaved weights", "another device");
+        Fault::Unsupported.unless(interleaved::are_on(device), what, "flex", got)?;
+        Self::checked(words, layout, device, |words| words)
+    }
+
+    /// The matrices with the words that `stored` makes of those with the layout's shape.
+    fn checked(
+        words: TensorData,
+        layout: BlockLayout,
+        device: &Device,
+        stored: impl FnOnce(TensorData) -> TensorData,
+    ) -> Result<Self, Error> {
         layout.check(device)?;
         layout.check_words(&words)?;
-        let words = Tensor::from_data(words, (device, DType::I32));
+        let words = Tensor::from_data(stored(words), (device, DType::I32));
         Ok(Self::of_words(words, layout, DType::F32))
     }
 
-    /// The matrices with these words \[M, rows, words of a row\], for inputs and outputs of `dtype`.
+    /// The matrices with these words as they lie in the memory of their device ([`interleaved::stored`]), for inputs and outputs of `dtype`.
     pub(crate) fn of_words(words: Tensor<3, Int>, layout: BlockLayout, dtype: DType) -> Self {
-        let options = (&words.device(), DType::I32);
-        let format = Tensor::zeros([marker(layout.format)], options);
+        let device = words.device();
+        let interleaved = interleaved::are_on(&device);
+        let format = Tensor::zeros([marker(layout.format, interleaved)], (&device, DType::I32));
         Self {
             words: Param::initialized(ParamId::new(), words),
             format: Param::initialized(ParamId::new(), format),
             layout,
             dtype,
+            interleaved,
         }
     }
 
-    /// The words \[M, rows, words of a row\].
-    pub(crate) fn words(&self) -> Tensor<3, Int> {
-        self.words.val()
+    /// The words \[count, rows, words of a row\] of matrices from `first` on. Interleaved ones are put in rows on the host.
+    pub(crate) fn words(&self, first: usize, count: usize) -> Result<Tensor<3, Int>, Error> {
+        let words = self.words.val().narrow(0, first, count);
+        if !self.interleaved {
+            return Ok(words);
+        }
+        let device = words.device();
+        let words = words.try_into_data().map_err(Error::device)?;
+        Ok(Tensor::from_data(
+            interleaved::to_rows(words),
+            (&device, DType::I32),
+        ))
     }
 
     /// Shape and format.
@@ -215,7 +257,7 @@ impl BlockTensor {
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn to_dense(&self) -> Result<Tensor<3>, Error> {
         self.check(&self.device())?;
-        let values = read_back(self.words(), self.layout)?;
+        let values = read_back(self.words(0, self.layout.shape[0])?, self.layout)?;
         Ok(values.reshape(self.layout.shape))
     }
 
@@ -243,8 +285,12 @@ impl BlockTensor {
     pub(crate) fn words_of(&self, rows: Tensor<1, Int>) -> Result<Tensor<2, Int>, Error> {
         self.check(&rows.device())?;
         let [_, count, across] = self.layout.words_shape();
-        let words = self.words().narrow(0, 0, 1).reshape([count, across]);
-        Ok(words.select(0, rows))
+        let words = self.words.val().narrow(0, 0, 1).reshape([count, across]);
+        Ok(if self.interleaved {
+            interleaved::rows_of(&words, rows)?
+        } else {
+            words.select(0, rows)
+        })
     }
 
     /// Checks the words, which a record may have replaced, and that they are on `device`.
@@ -259,7 +305,7 @@ impl BlockTensor {
         let marked = self.format.dims()[0];
         Mismatch::check(
             "marker of the format of blocks",
-            marker(self.layout.format),
+            marker(self.layout.format, self.interleaved),
             marked,
         )?;
         Ok(check_device(
@@ -290,6 +336,7 @@ impl BlockTensor {
         let problem = Problem {
             bias: bias.is_some(),
             stored: Stored::Blocks(self.layout.format),
+            interleaved: self.interleaved,
             element: element(x.dtype())?,
             ..problem
         };

@@ -113,9 +113,10 @@ pub(crate) fn experts_in_blocks(
     let (which, own) = few.unzip();
     let chosen = own.as_ref().or(chosen);
     let most = (AT_ONCE / (count * k)).clamp(1, n);
+    let words = w.words(0, matrices)?;
     let part = |first: usize| {
         let rows = most.min(n - first);
-        let mut words = w.words().narrow(1, first, rows);
+        let mut words = words.clone().narrow(1, first, rows);
         let mut bias = bias.clone().map(|bias| bias.narrow(1, first, rows));
         if let Some(which) = &which {
             words = words.select(0, which.clone());

@@ -4,7 +4,8 @@
 //! A row of a matrix consists of whole blocks of 32 to 256 values. The value of a code is scale · level, plus an offset in formats that
 //! have one. [`BlockFormat::layout`] describes every format in the same words: where the bits of the codes lie ([`Field`]), which level
 //! a code has ([`Levels`]), and how scales are stored ([`Scales`]). Devices keep these bytes as they are, each row padded to whole words of 32
-//! bits. A row may begin with a word of its own before its blocks, which holds a scale ([`BlockFormat::head`]).
+//! bits. A row may begin with a word of its own before its blocks, which holds a scale ([`BlockFormat::head`]). On processors the bytes of
+//! neighbouring rows lie side by side ([`interleaved`]).
 //!
 //! A scale has at most 18 significant bits, and a level so few that their product is exact in f32. An offset is therefore added with
 //! one rounding, whether or not a compiler fuses the two, and all devices that keep subnormal numbers decode the same bits, which are
@@ -18,6 +19,8 @@ use crate::error::Mismatch;
 use crate::fp8::{LANES_PER_WORD, pack};
 use half::f16;
 use serde::{Deserialize, Serialize};
+
+pub mod interleaved;
 
 named! {
     /// A format of blocks, by ggml's name in lower case where ggml has it.

@@ -4,7 +4,7 @@ use crate::block_gemm::random_blocks;
 use crate::tensors::{bits, doubles, dtype, floats, integers, random};
 use crate::{fp8_linear, fp8_models};
 use burn::module::Param;
-use burn::tensor::{DType, Device, Int, Tensor};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::blocks::{self, BlockFormat, BlockLayout, BlockTensor};
 use moebius::fp8::Weight;
 use moebius::fp8::training::Fp8Recipe;
@@ -221,6 +221,14 @@ pub(crate) fn refusals(target: &Target) {
         ..layout
     };
     assert_refused(shape, made(2 * 51, uneven));
+    // Only processors multiply interleaved rows.
+    if target.name != "flex" {
+        let words = TensorData::zeros::<i32, _>(layout.words_shape());
+        assert_refused(
+            ErrorKind::Unsupported,
+            BlockTensor::from_interleaved(words, layout, &device),
+        );
+    }
     let several = stack([2, 2, 64], BlockFormat::Q8_0, &device);
     assert_refused(shape, Weight::<2>::from_blocks(several.clone()));
     assert_refused(

@@ -1,8 +1,8 @@
-//! Products with weights in blocks of codes ([`moebius_ops::blocks`]).
+//! Products with weights in blocks of codes ([`moebius_ops::blocks`]) whose rows are interleaved.
 
-use super::decoded::{Decode, Decoded};
+use super::columns::{ACROSS, Blocks, Plane};
+use super::decoded::{Decode, Decoded, Room};
 use super::lanes::Take;
-use super::turned::{ACROSS, Form, Raw, SQUARE, table};
 use super::{coded, coded_backward};
 use crate::permute::Segments;
 use crate::product::{Part, Run, prefetch};
@@ -17,17 +17,17 @@ use std::ops::Range;
 /// The bytes of a word.
 const WORD: usize = 4;
 
-/// The words in a line of the processor's caches.
-const LINE: usize = 16;
-
 /// Weights that are decoded at once; a multiple of the values of every block.
 const DEPTH: usize = 256;
 
 /// Room for the bytes of the blocks with [`DEPTH`] weights of a row, of which the first and the last may have others, too.
 const ROOM: usize = 512;
 
-/// Computes \[R,n\] from x \[T,k\] or \[R,k\], words of blocks \[E, n or 2n, words of a row\] and a bias \[E, n or 2n\], for rows sorted as
-/// `segments` says, or without a sort for all rows of a single expert.
+/// Words, 4 KiB, by which prefetches are ahead.
+const AHEAD: usize = 1024;
+
+/// Computes \[R,n\] from x \[T,k\] or \[R,k\], interleaved words of blocks \[E, n or 2n, words of a row\] and a bias \[E, n or 2n\], for rows sorted
+/// as `segments` says, or without a sort for all rows of a single expert.
 pub fn linear(
     problem: &Problem,
     segments: Option<&Segments>,
@@ -35,7 +35,7 @@ pub fn linear(
     words: &[i32],
     bias: Option<&[f32]>,
 ) -> Vec<f32> {
-    let right = |e| Blocks::of(problem, words, e, Run::Along);
+    let right = |e| Interleaved::of(problem, words, e, Run::Along);
     coded(problem, segments, (x, bias), right)
 }
 
@@ -48,75 +48,104 @@ pub fn linear_backward(
     dy: &[f32],
     words: &[i32],
 ) -> [Option<Vec<f32>>; 2] {
-    let right = |e| Blocks::of(problem, words, e, Run::Across);
+    let right = |e| Interleaved::of(problem, words, e, Run::Across);
     coded_backward(problem, segments, needs, dy, right)
 }
 
 /// The weights of one expert.
 #[derive(Clone, Copy)]
-struct Blocks<'a> {
+struct Interleaved<'a> {
     format: BlockFormat,
-    /// The words of all experts.
+    /// The expert's words.
     words: &'a [i32],
-    /// The numbers of values and of words in a row.
-    values: usize,
+    /// The number of words of a row.
     width: usize,
-    /// The expert's first row.
-    first: usize,
 }
 
-impl<'a> Blocks<'a> {
-    /// The weights of expert `e` of a product whose rows of words are these; their lines run as `run` says.
+impl<'a> Interleaved<'a> {
+    /// The weights of expert `e` of a product with these interleaved rows; their lines run as `run` says.
     fn of(problem: &Problem, words: &'a [i32], e: usize, run: Run) -> Decoded<'a> {
         let Stored::Blocks(format) = problem.stored else {
             unreachable!("a call with blocks has a problem with blocks");
         };
-        let rows = Self {
-            format,
-            words,
-            values: problem.k,
-            width: format.row_words(problem.k),
-            first: e * problem.n * problem.parts(),
-        };
-        Decoded::new(rows, run)
+        let width = format.row_words(problem.k);
+        let size = problem.n * problem.parts() * width;
+        let words = &words[e * size..][..size];
+        Decoded::new(
+            Self {
+                format,
+                words,
+                width,
+            },
+            run,
+        )
     }
 
-    /// The words of a row.
+    /// The words of the panel with row `row`, and the number of its rows.
     #[inline(always)]
-    fn row(&self, row: usize) -> &'a [i32] {
-        &self.words[(self.first + row) * self.width..][..self.width]
+    fn panel(&self, row: usize) -> (&'a [i32], usize) {
+        let words = &self.words[row / ACROSS * ACROSS * self.width..];
+        let words = &words[..words.len().min(ACROSS * self.width)];
+        (words, words.len() / self.width)
     }
 
-    /// The share of some inner values in the words of [`ACROSS`] rows from row `first` on, of which the last may lack.
-    #[inline(always)]
-    fn share(&self, first: usize, inner: &Range<usize>) -> &'a [i32] {
-        let at = |value: usize| {
-            let before = (self.first + first) * self.width;
-            (before + ACROSS * (self.width * value / self.values)).min(self.words.len())
-        };
-        &self.words[at(inner.start)..at(inner.end)]
+    /// The byte planes of a panel with all rows, or those in `places` of another one in `room`, where lanes that lack are 0.
+    fn planes<'b>(
+        &self,
+        row: usize,
+        places: [Range<usize>; 2],
+        room: &'b mut Room,
+    ) -> [&'b [Plane]; 2]
+    where
+        'a: 'b,
+    {
+        let (words, count) = self.panel(row);
+        let bytes: &[u8] = cast_slice(words);
+        if count == ACROSS {
+            let planes = bytes.as_chunks().0;
+            return places.map(|places| &planes[places]);
+        }
+        let Room(room) = room;
+        room.clear();
+        let heads = places[0].len();
+        for places in places {
+            let bytes = &bytes[count * places.start..count * places.end];
+            room.extend(bytes.chunks_exact(count).map(|of_rows| {
+                let mut plane = [0; ACROSS];
+                plane[..count].copy_from_slice(of_rows);
+                plane
+            }));
+        }
+        room.split_at(heads).into()
     }
 }
 
-impl Decode for Blocks<'_> {
+impl Decode for Interleaved<'_> {
     const IN_LANES: bool = true;
 
     #[inline(always)]
     fn decode(&self, row: usize, column: usize, to: &mut [f32]) {
         let Layout { values, bytes, .. } = self.format.layout();
-        let (head, words) = self.row(row).split_at(self.format.head());
-        let head = head.first().map_or(0, |word| word.cast_unsigned());
+        let (words, count) = self.panel(row);
+        let byte = |at: usize| {
+            let place = at * count + row % ACROSS;
+            words[place / WORD].to_le_bytes()[place % WORD]
+        };
+        let heads = WORD * self.format.head();
+        let mut head = [0; WORD];
+        for (at, head) in head[..heads].iter_mut().enumerate() {
+            *head = byte(at);
+        }
+        let head = u32::from_le_bytes(head);
         let mut column = column;
         for to in to.chunks_mut(DEPTH) {
-            let first = column / values * bytes;
-            let past = (column + to.len()).div_ceil(values) * bytes;
+            let first = heads + column / values * bytes;
+            let past = heads + (column + to.len()).div_ceil(values) * bytes;
             let mut blocks = [0_u8; ROOM];
-            let words = &words[first / WORD..past.div_ceil(WORD)];
-            for (bytes, word) in blocks.as_chunks_mut::<WORD>().0.iter_mut().zip(words) {
-                *bytes = word.to_le_bytes();
+            for (block, at) in blocks.iter_mut().zip(first..past) {
+                *block = byte(at);
             }
-            self.format
-                .decode(head, &blocks[first % WORD..], column % values, to);
+            self.format.decode(head, &blocks, column % values, to);
             column += to.len();
         }
     }
@@ -125,84 +154,50 @@ impl Decode for Blocks<'_> {
     fn in_lanes<S: Simd, T: Transpose>(
         &self,
         vectors: (S, T),
-        Part { inner, across }: &Part,
-        raw: &mut Raw,
+        part: &Part,
+        room: &mut Room,
         to: &mut impl Take,
     ) {
-        let rows = Rows {
-            format: self.format,
-            words: std::array::from_fn(|i| self.row((across.start + i).min(across.end - 1))),
-            inner: inner.clone(),
-            ahead: self.share(across.start + ACROSS, inner),
-        };
-        rows.turn(vectors, raw, to);
-    }
-}
-
-/// Rows of weights in blocks, each a column of a product.
-struct Rows<'a> {
-    format: BlockFormat,
-    /// The words of each row.
-    words: [&'a [i32]; ACROSS],
-    /// The inner values to turn, which are whole blocks.
-    inner: Range<usize>,
-    /// Words that are likely to be read next. The processor prefetches only the continuation of rows, which are too short for that to help.
-    ahead: &'a [i32],
-}
-
-impl Rows<'_> {
-    /// Turns the blocks of all rows, one of each row at a time, in words whose values are arbitrary at first, and has them taken.
-    #[inline(always)]
-    fn turn<S: Simd, T: Transpose>(&self, vectors: (S, T), raw: &mut Raw, to: &mut impl Take) {
         macro_rules! by_format {
             ($($format:ident)*) => {
                 match self.format {
                     // Sizes that the compiler knows need no checks.
                     $(BlockFormat::$format => {
                         const LAYOUT: Layout = BlockFormat::$format.layout();
-                        const TABLE: [u32; 16] = table(LAYOUT.levels);
-                        let form = (&LAYOUT, &TABLE);
-                        self.turn_blocks::<S, T, { LAYOUT.bytes }>(vectors, form, raw, to);
+                        self.take_blocks::<S, T, { LAYOUT.bytes }>(vectors, &LAYOUT, (part, room), to);
                     })*
                 }
             };
         }
         by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128 Nvfp4);
     }
+}
 
+impl Interleaved<'_> {
+    /// Has the blocks of a part taken, one of each column at a time.
     #[inline(always)]
-    fn turn_blocks<S: Simd, T: Transpose, const BYTES: usize>(
+    fn take_blocks<S: Simd, T: Transpose, const BYTES: usize>(
         &self,
         vectors: (S, T),
-        form: Form<'_>,
-        raw: &mut Raw,
+        layout: &Layout,
+        (Part { inner, across }, room): (&Part, &mut Room),
         to: &mut impl Take,
     ) {
-        let layout = form.0;
-        let blocks = self.inner.start / layout.values..self.inner.end / layout.values;
-        let none: &[[u8; BYTES]] = &[];
-        let mut rows = [none; ACROSS];
-        let heads = raw.0.iter_mut().flat_map(|square| &mut square.of_rows);
-        let heads = rows.iter_mut().zip(heads);
-        for ((row, head), words) in heads.zip(&self.words) {
-            let (of_row, words) = words.split_at(usize::from(layout.scales.has_rows()));
-            *head = of_row.first().map_or(0, |word| word.cast_unsigned());
-            let bytes: &[u8] = cast_slice(words);
-            *row = &bytes.as_chunks::<BYTES>().0[blocks.clone()];
-        }
-        let squares = (blocks.len() * (ACROSS / SQUARE)).max(1);
-        let some = self.ahead.len().div_ceil(squares).next_multiple_of(LINE);
-        let mut ahead = self.ahead.chunks(some.max(LINE));
-        for block in 0..blocks.len() {
-            for (square, rows) in raw.0.iter_mut().zip(rows.as_chunks::<SQUARE>().0) {
-                prefetch(ahead.next().unwrap_or_default());
-                let mut blocks = [&[0; BYTES]; SQUARE];
-                for (of_row, row) in blocks.iter_mut().zip(rows) {
-                    *of_row = &row[block];
-                }
-                square.turn(vectors.1, layout, &blocks);
-            }
-            to.take(vectors, form, raw, block * layout.values);
+        debug_assert!(
+            across.start.is_multiple_of(ACROSS),
+            "parts begin with a panel"
+        );
+        let values = layout.values;
+        let heads = WORD * self.format.head();
+        let [first, past] = [inner.start, inner.end].map(|value| heads + value / values * BYTES);
+        let [heads, bytes] = self.planes(across.start, [0..heads, first..past], room);
+        // The processor's own prefetches end with a page of 4 KiB.
+        let ahead =
+            (across.start * self.width + ACROSS / WORD * first + AHEAD).min(self.words.len());
+        let mut ahead = self.words[ahead..].chunks(ACROSS / WORD * BYTES);
+        for (block, bytes) in bytes.as_chunks::<BYTES>().0.iter().enumerate() {
+            prefetch(ahead.next().unwrap_or_default());
+            to.take(vectors, layout, Blocks { heads, bytes }, block * values);
         }
     }
 }

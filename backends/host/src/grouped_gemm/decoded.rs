@@ -1,8 +1,8 @@
 //! Weights that are decoded to f32 in a cache, from where they are multiplied as dense weights are, in the same order; those in blocks of codes are
 //! put in lanes, and multiplied or packed from there.
 
+use super::columns::{ACROSS, Plane};
 use super::lanes::{Few, Packing, Take};
-use super::turned::{ACROSS, Raw};
 use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST};
 use crate::vector::{Kernel, Transpose, dispatch};
 use pulp::Simd;
@@ -10,9 +10,13 @@ use std::cell::Cell;
 use std::ops::Range;
 
 thread_local! {
-    /// Memory that is kept from product to product, because it would have to be cleared.
-    static RAW: Cell<Option<Box<Raw>>> = const { Cell::new(None) };
+    /// Memory that is kept from product to product.
+    static ROOM: Cell<Room> = const { Cell::new(Room(Vec::new())) };
 }
+
+/// Room for the bytes of a panel that lacks columns.
+#[derive(Default)]
+pub(super) struct Room(pub(super) Vec<Plane>);
 
 /// Weights of a row that products with few rows decode at once: a level-one cache holds those of a part's columns.
 const DEPTH: usize = 64;
@@ -27,7 +31,13 @@ pub(super) trait Decode: Sync {
 
     /// Puts the weights of at most [`ACROSS`] rows in lanes, and has them taken. Those of rows that lack may be any.
     #[inline(always)]
-    fn in_lanes<S: Simd, T: Transpose>(&self, _: (S, T), _: &Part, _: &mut Raw, _: &mut impl Take) {
+    fn in_lanes<S: Simd, T: Transpose>(
+        &self,
+        _: (S, T),
+        _: &Part,
+        _: &mut Room,
+        _: &mut impl Take,
+    ) {
         unreachable!("weights that can't be in lanes are decoded");
     }
 }
@@ -39,10 +49,10 @@ trait Panels: Sync {
     fn panel(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]);
 
     /// Puts weights in lanes to multiply a few rows by them.
-    fn multiply_few(&self, part: &Part, raw: &mut Raw, few: &mut Few<'_>);
+    fn multiply_few(&self, part: &Part, room: &mut Room, few: &mut Few<'_>);
 
     /// Puts weights in lanes to pack them.
-    fn pack(&self, part: &Part, raw: &mut Raw, packing: &mut Packing<'_>);
+    fn pack(&self, part: &Part, room: &mut Room, packing: &mut Packing<'_>);
 }
 
 impl<D: Decode> Panels for D {
@@ -55,22 +65,22 @@ impl<D: Decode> Panels for D {
         });
     }
 
-    fn multiply_few(&self, part: &Part, raw: &mut Raw, few: &mut Few<'_>) {
+    fn multiply_few(&self, part: &Part, room: &mut Room, few: &mut Few<'_>) {
         let from = self;
         dispatch(Lanes {
             from,
             part,
-            raw,
+            room,
             to: few,
         });
     }
 
-    fn pack(&self, part: &Part, raw: &mut Raw, packing: &mut Packing<'_>) {
+    fn pack(&self, part: &Part, room: &mut Room, packing: &mut Packing<'_>) {
         let from = self;
         dispatch(Lanes {
             from,
             part,
-            raw,
+            room,
             to: packing,
         });
     }
@@ -98,7 +108,7 @@ impl<D: Decode> Kernel for Panel<'_, D> {
 struct Lanes<'a, D, K> {
     from: &'a D,
     part: &'a Part,
-    raw: &'a mut Raw,
+    room: &'a mut Room,
     to: &'a mut K,
 }
 
@@ -106,7 +116,7 @@ impl<D: Decode, K: Take> Kernel for Lanes<'_, D, K> {
     #[inline(always)]
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
         let vectors = (simd, transpose);
-        self.from.in_lanes(vectors, self.part, self.raw, self.to);
+        self.from.in_lanes(vectors, self.part, self.room, self.to);
     }
 }
 
@@ -127,22 +137,22 @@ impl<'a> Decoded<'a> {
         }
     }
 
-    /// Whether lines that run along the inner dimension are put in lanes: words in lanes are numbers whose bytes are those of a block.
+    /// Whether lines that run along the inner dimension are put in lanes: bytes of words have the order of little-endian ones.
     fn takes_lanes(&self) -> bool {
         self.in_lanes && matches!(self.run, Run::Along) && cfg!(target_endian = "little")
     }
 
-    /// Calls `f` for the parts of at most [`ACROSS`] columns, with memory for words in lanes.
-    fn by_lanes(&self, Part { inner, across }: &Part, mut f: impl FnMut(&Part, &mut Raw)) {
-        let mut raw = RAW.take().unwrap_or_default();
+    /// Calls `f` for the parts of at most [`ACROSS`] columns, with memory for one that lacks some.
+    fn by_lanes(&self, Part { inner, across }: &Part, mut f: impl FnMut(&Part, &mut Room)) {
+        let mut room = ROOM.take();
         for first in across.clone().step_by(ACROSS) {
             let part = Part {
                 inner: inner.clone(),
                 across: first..(first + ACROSS).min(across.end),
             };
-            f(&part, &mut raw);
+            f(&part, &mut room);
         }
-        RAW.set(Some(raw));
+        ROOM.set(room);
     }
 }
 
@@ -172,11 +182,11 @@ impl Right for Decoded<'_> {
     ) {
         let Part { inner, across } = part;
         if self.takes_lanes() {
-            return self.by_lanes(part, |part, raw| {
+            return self.by_lanes(part, |part, room| {
                 let (to, depth) = (&mut panels.0[..], inner.len());
                 let at = (part.across.start - across.start) * depth;
                 let to = &mut to[at..];
-                self.rows.pack(part, raw, &mut Packing { to, depth });
+                self.rows.pack(part, room, &mut Packing { to, depth });
             });
         }
         let (rows, columns) = match self.run {
@@ -197,7 +207,7 @@ impl Right for Decoded<'_> {
 
     fn tile<S: Simd>(&self) -> usize {
         match self.run {
-            // Words in lanes are numbers whose bytes are those of a block.
+            // The bytes of words are taken for those of little-endian ones.
             Run::Along if cfg!(target_endian = "little") => 8,
             Run::Along | Run::Across => 0,
         }
@@ -213,14 +223,14 @@ impl Right for Decoded<'_> {
     ) {
         let Part { inner, across } = part;
         if self.takes_lanes() {
-            return self.by_lanes(part, |part, raw| {
+            return self.by_lanes(part, |part, room| {
                 let at = part.across.start - across.start;
                 let mut few = Few {
                     rows: N,
                     left: left.as_flattened(),
                     sums: &mut sums.as_flattened_mut()[at..],
                 };
-                self.rows.multiply_few(part, raw, &mut few);
+                self.rows.multiply_few(part, room, &mut few);
             });
         }
         let mut decoded = [0.0; WIDEST * DEPTH];

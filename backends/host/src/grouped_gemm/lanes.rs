@@ -1,30 +1,28 @@
-//! Words of neighbouring columns in lanes: a register has a word of each column, which becomes numbers in registers. These are multiplied there by a
-//! few rows, or packed into panels. All that is in lanes is taken before the next blocks are turned, so that the processor waits for these while it
-//! multiplies.
+//! Weights of neighbouring columns in lanes: what a register has of each column is multiplied there by a few rows, or packed into panels.
 
-use super::turned::{ACROSS, Block, CODES, Form, Raw, WHOLE, share};
+use super::columns::{ACROSS, Blocks, Codes, Columns, is_plain, share};
 use crate::product::WIDEST;
 use crate::vector::Transpose;
-use moebius_ops::blocks::GROUP;
+use moebius_ops::blocks::{GROUP, Layout};
 use pulp::Simd;
 
-/// What blocks in lanes are for.
+/// What weights in lanes are for.
 pub(super) trait Take {
-    /// Takes the block of each column that is in lanes; its first inner value is value `at` of those that are turned.
+    /// Takes the weights of a block of each column; its first inner value is value `at` of the part's.
     fn take<S: Simd, T: Transpose>(
         &mut self,
         vectors: (S, T),
-        form: Form<'_>,
-        raw: &Raw,
+        layout: &Layout,
+        blocks: Blocks<'_>,
         at: usize,
     );
 }
 
-/// A few rows times the columns whose words they take.
+/// A few rows times the columns that they take.
 pub(super) struct Few<'a> {
     /// The number of rows: 1, 2, 4 or 8.
     pub(super) rows: usize,
-    /// The inner values that are turned, those of all rows side by side.
+    /// The inner values of the part, those of all rows side by side.
     pub(super) left: &'a [f32],
     /// The sums of [`ACROSS`] columns, each row's [`WIDEST`] after those of the row before. Products are added in the order of inner values.
     pub(super) sums: &'a mut [f32],
@@ -36,15 +34,15 @@ impl Take for Few<'_> {
     fn take<S: Simd, T: Transpose>(
         &mut self,
         vectors: (S, T),
-        form: Form<'_>,
-        raw: &Raw,
+        layout: &Layout,
+        blocks: Blocks<'_>,
         at: usize,
     ) {
         match self.rows {
-            1 => self.take_rows::<S, T, 1>(vectors, form, raw, at),
-            2 => self.take_rows::<S, T, 2>(vectors, form, raw, at),
-            4 => self.take_rows::<S, T, 4>(vectors, form, raw, at),
-            _ => self.take_rows::<S, T, 8>(vectors, form, raw, at),
+            1 => self.take_rows::<S, T, 1>(vectors, layout, blocks, at),
+            2 => self.take_rows::<S, T, 2>(vectors, layout, blocks, at),
+            4 => self.take_rows::<S, T, 4>(vectors, layout, blocks, at),
+            _ => self.take_rows::<S, T, 8>(vectors, layout, blocks, at),
         }
     }
 }
@@ -55,18 +53,18 @@ impl Few<'_> {
     fn take_rows<S: Simd, T: Transpose, const N: usize>(
         &mut self,
         vectors: (S, T),
-        form: Form<'_>,
-        raw: &Raw,
+        layout: &Layout,
+        blocks: Blocks<'_>,
         at: usize,
     ) {
         let left = &self.left.as_chunks::<N>().0[at..];
         // Several registers of columns at a time hide how long a sum waits for the one before, if there are registers for them.
         match const { (S::F32_LANES, N) } {
-            (16.., _) | (8, 2..=4) => self.columns::<S, T, N, 2>(vectors, form, raw, left),
-            (8, 5..) => self.columns::<S, T, N, 1>(vectors, form, raw, left),
-            (4.., 1) | (4, ..=4) => self.columns::<S, T, N, 4>(vectors, form, raw, left),
-            (4, _) => self.columns::<S, T, N, 2>(vectors, form, raw, left),
-            _ => self.columns::<S, T, N, 8>(vectors, form, raw, left),
+            (16.., _) | (8, 2..=4) => self.columns::<S, T, N, 2>(vectors, layout, blocks, left),
+            (8, 5..) => self.columns::<S, T, N, 1>(vectors, layout, blocks, left),
+            (4.., 1) | (4, ..=4) => self.columns::<S, T, N, 4>(vectors, layout, blocks, left),
+            (4, _) => self.columns::<S, T, N, 2>(vectors, layout, blocks, left),
+            _ => self.columns::<S, T, N, 8>(vectors, layout, blocks, left),
         }
     }
 
@@ -75,8 +73,8 @@ impl Few<'_> {
     fn columns<S: Simd, T: Transpose, const N: usize, const V: usize>(
         &mut self,
         vectors: (S, T),
-        form: Form<'_>,
-        raw: &Raw,
+        layout: &Layout,
+        blocks: Blocks<'_>,
         left: &[[f32; N]],
     ) {
         let (simd, columns) = (vectors.0, V * S::F32_LANES);
@@ -91,7 +89,7 @@ impl Few<'_> {
                 group: &[[0.0; N]; GROUP],
                 registers,
             };
-            weights::<S, T, V>(vectors, form, (raw, V * some), &mut sums);
+            weights::<S, T, V>(vectors, layout, (blocks, V * some), &mut sums);
             for (row, registers) in sums.registers.iter().enumerate() {
                 let sums = &mut self.sums[WIDEST * row + columns * some..][..columns];
                 S::as_mut_simd_f32s(sums).0.copy_from_slice(registers);
@@ -113,8 +111,8 @@ impl Take for Packing<'_> {
     fn take<S: Simd, T: Transpose>(
         &mut self,
         vectors: (S, T),
-        form: Form<'_>,
-        raw: &Raw,
+        layout: &Layout,
+        blocks: Blocks<'_>,
         at: usize,
     ) {
         let width = 2 * S::F32_LANES;
@@ -125,7 +123,7 @@ impl Take for Packing<'_> {
                 to: to.0.as_chunks_mut().0,
                 group: 0,
             };
-            weights::<S, T, 2>(vectors, form, (raw, 2 * panel), &mut lines);
+            weights::<S, T, 2>(vectors, layout, (blocks, 2 * panel), &mut lines);
         }
     }
 }
@@ -183,66 +181,47 @@ impl<S: Simd> Sink<S, 2> for Lines<'_, S> {
 /// Computes the weights in a block of each column, of V registers of columns from a given one on, in the order of inner values.
 #[inline(always)]
 fn weights<S: Simd, T: Transpose, const V: usize>(
-    (simd, transpose): (S, T),
-    form: Form<'_>,
-    (raw, first): (&Raw, usize),
+    vectors: (S, T),
+    layout: &Layout,
+    (blocks, first): (Blocks<'_>, usize),
     sink: &mut impl Sink<S, V>,
 ) {
-    let (layout, share) = (form.0, share(form.0));
-    let mut blocks = [Block::of(simd, raw, first); V];
-    for (v, block) in blocks.iter_mut().enumerate() {
-        *block = Block::of(simd, raw, first + v);
+    let ((simd, transpose), share) = (vectors, share(layout));
+    let mut columns = [Columns::of(vectors, blocks, first); V];
+    for (v, columns) in columns.iter_mut().enumerate() {
+        *columns = Columns::of(vectors, blocks, first + v);
     }
     let none = simd.splat_f32s(0.0);
-    let mut zeros = [none; V];
-    for (zero, block) in zeros.iter_mut().zip(&blocks) {
-        *zero = block.zero(layout.levels);
-    }
     for first in (0..layout.values).step_by(share) {
         let (mut scales, mut offsets) = ([none; V], [none; V]);
         for v in 0..V {
-            [scales[v], offsets[v]] = blocks[v].scale(layout.scales, first);
+            [scales[v], offsets[v]] = columns[v].scale(layout.scales, first);
         }
-        let offsets = layout.scales.has_offsets().then_some(&offsets);
-        for value in (first..first + share).step_by(GROUP) {
-            sink.begin(value / GROUP);
-            for word in 0..GROUP / CODES {
-                let mut words = [simd.splat_u32s(0); V];
-                for (word_of, block) in words.iter_mut().zip(&blocks) {
-                    *word_of = block.codes(transpose, form, [value, word]);
+        for group in (first..first + share).step_by(GROUP) {
+            sink.begin(group / GROUP);
+            let codes = Codes::of(blocks, layout, group);
+            for value in 0..GROUP {
+                let levels = if is_plain(layout) {
+                    [0; ACROSS]
+                } else {
+                    codes.levels(transpose, layout, value)
+                };
+                for v in 0..V {
+                    let level = if is_plain(layout) {
+                        columns[v].plain(codes, layout, value)
+                    } else {
+                        columns[v].numbers(&levels)
+                    };
+                    // Where something is added, the product is exact, so that there is one rounding in any case. Elsewhere to add 0 would lose the
+                    // sign of a zero, and take as long as a product.
+                    let weights = if layout.scales.has_offsets() {
+                        simd.mul_add_e_f32s(scales[v], level, offsets[v])
+                    } else {
+                        simd.mul_f32s(scales[v], level)
+                    };
+                    sink.take(simd, value, v, weights);
                 }
-                let factors = [&zeros, &scales];
-                // With a loop, the compiler wouldn't know how far codes are shifted.
-                of_codes::<S, V, 0>(simd, (&words, word), factors, offsets, sink);
-                of_codes::<S, V, 1>(simd, (&words, word), factors, offsets, sink);
-                of_codes::<S, V, 2>(simd, (&words, word), factors, offsets, sink);
-                of_codes::<S, V, 3>(simd, (&words, word), factors, offsets, sink);
             }
         }
-    }
-}
-
-/// Computes the weights whose code is code CODE of the words, which are those with this number of a group. V registers of columns have zeros with
-/// 2^23 added, scales, and offsets if weights have such: to add 0 would lose the sign of a zero, and take as long as a product.
-#[inline(always)]
-fn of_codes<S: Simd, const V: usize, const CODE: usize>(
-    simd: S,
-    (words, word): (&[S::u32s; V], usize),
-    [zeros, scales]: [&[S::f32s; V]; 2],
-    offsets: Option<&[S::f32s; V]>,
-    sink: &mut impl Sink<S, V>,
-) {
-    let down = simd.splat_u32s(8 * CODE as u32);
-    for v in 0..V {
-        let code = simd.wrapping_dyn_shr_u32s(words[v], down);
-        let code = simd.and_u32s(code, simd.splat_u32s(0xFF));
-        let code = simd.or_u32s(code, simd.splat_u32s(WHOLE));
-        let level = simd.sub_f32s(simd.transmute_f32s_u32s(code), zeros[v]);
-        // A product of a scale and a level is exact where something is added, so that there is one rounding in any case.
-        let weights = match offsets {
-            Some(offsets) => simd.mul_add_e_f32s(scales[v], level, offsets[v]),
-            None => simd.mul_f32s(scales[v], level),
-        };
-        sink.take(simd, CODES * word + CODE, v, weights);
     }
 }

@@ -1,11 +1,11 @@
 //! Grouped products: one product per expert.
 
 pub mod blocks;
+mod columns;
 mod decoded;
 pub mod fp8;
 mod lanes;
 mod sparse24;
-mod turned;
 
 use crate::expert_activation::HiddenActivation;
 use crate::permute::{Segments, padded};

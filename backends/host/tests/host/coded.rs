@@ -7,6 +7,7 @@ use moebius_host::permute::Segments;
 use moebius_host::quantize::Scales;
 use moebius_host::{Matrices, Values};
 use moebius_ops::blocks::BlockFormat;
+use moebius_ops::blocks::interleaved::{self, Word};
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::fp8::{expert_words, scale_shape};
 use moebius_ops::grouped_gemm::{Problem, Source, Stored};
@@ -129,7 +130,9 @@ fn blocks_give_the_bits_of_decoded_weights() {
             let bytes: Vec<u8> = (0..n * format.row_bytes(k)).map(byte).collect();
             let words = format.to_words(&bytes, k).expect("whole rows");
             let w = format.decoded(&words, k);
-            let words: Vec<i32> = words.into_iter().map(u32::cast_signed).collect();
+            let mut words: Vec<Word> = words.into_iter().map(u32::to_ne_bytes).collect();
+            interleaved::interleave(&mut words, [n, format.row_words(k)]);
+            let words: Vec<i32> = words.into_iter().map(i32::from_ne_bytes).collect();
             let x: Vec<f32> = (0..rows * k)
                 .map(|i| (i * 37 % 61) as f32 / 3.0 - 9.0)
                 .collect();

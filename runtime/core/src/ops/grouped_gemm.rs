@@ -5,8 +5,9 @@
 
 use super::call::Request;
 use super::{Assignment, DeviceValue, Sorted, quantize};
+use crate::Error;
 use crate::check::element;
-use crate::{Error, device};
+use crate::device::{self, is_flex};
 use burn::tensor::{Device, Int, Tensor};
 use moebius_ops::grouped_gemm::{Problem, Source, Stored};
 use moebius_ops::{GroupedGemm, Mismatch, fp8_mma, quantize as codes};
@@ -153,7 +154,7 @@ pub(crate) fn fp8_linear(
 }
 
 /// Computes `problem` \[R,n\] for x \[T,k\] or \[R,k\], words of blocks \[E, n or 2n, words of a row\], and a bias \[E,n\] in the dtype of x. The
-/// caller has checked the shapes.
+/// caller has checked the shapes. Interleaved words have been loaded for processors, and aren't multiplied elsewhere.
 pub(crate) fn block_linear(
     x: Tensor<2>,
     words: DeviceValue,
@@ -161,6 +162,10 @@ pub(crate) fn block_linear(
     of: Rows<'_>,
     problem: Problem,
 ) -> Result<Tensor<2>, Error> {
+    if problem.interleaved && !is_flex(&x.device().inner()) {
+        let (needs, have) = ("weights loaded on this device", "those of a processor");
+        return Err(Unsupported::new("block_linear", needs, have).into());
+    }
     let bias = bias.map(|bias| bias.cast(x.dtype()));
     coded_linear(x, vec![words], bias, of, problem, Conversion::Bits)
 }
@@ -249,6 +254,7 @@ pub(super) mod flex {
     use moebius_host::grouped_gemm::{self as host, blocks};
     use moebius_host::quantize::Scales;
     use moebius_ops::GroupedGemm;
+    use moebius_ops::blocks::interleaved;
     use moebius_ops::grouped_gemm::Problem;
     use std::borrow::Cow;
 
@@ -315,7 +321,7 @@ pub(super) mod flex {
         let (segments, x) = (segments.as_ref(), matrices(&x));
         let y = if p.stored.blocks().is_some() {
             let (words, bias) = (contiguous(b.word("codes")), Floats::of(&mut b, "b"));
-            blocks::linear(p, segments, x, &signed_words(&words), bias.maybe())
+            blocks::linear(p, segments, x, &interleaved(p, &words), bias.maybe())
         } else {
             by_fp8(&mut b, |weights| fp8::linear(p, segments, x, weights))
         };
@@ -329,7 +335,7 @@ pub(super) mod flex {
         let dy = dy.values();
         let gradients = if p.stored.blocks().is_some() {
             let words = contiguous(b.word("codes"));
-            blocks::linear_backward(p, &segments, needs, dy, &signed_words(&words))
+            blocks::linear_backward(p, &segments, needs, dy, &interleaved(p, &words))
         } else {
             by_fp8(&mut b, |weights| {
                 fp8::linear_backward(p, &segments, needs, dy, weights)
@@ -337,6 +343,20 @@ pub(super) mod flex {
         };
         let needed = gradients.into_iter().flatten();
         needed.map(Computed::from).collect()
+    }
+
+    /// The words of blocks, interleaved. Weights have been loaded so; rows of case files are moved for each call.
+    fn interleaved<'a>(p: &Problem, words: &'a Words) -> Cow<'a, [i32]> {
+        let words = signed_words(words);
+        let [rows, _] = p.weight_rows();
+        match p.stored.blocks() {
+            Some(format) if !p.interleaved => {
+                let mut words: Vec<_> = words.iter().map(|word| word.to_ne_bytes()).collect();
+                interleaved::interleave(&mut words, [rows, format.row_words(p.k)]);
+                words.into_iter().map(i32::from_ne_bytes).collect()
+            }
+            _ => words,
+        }
     }
 
     /// Computes something of the FP8 codes, scales and bias among the operands.

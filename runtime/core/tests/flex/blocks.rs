@@ -3,6 +3,7 @@
 use burn::tensor::{Device, Distribution, Int, Tensor, TensorData};
 use moebius::blocks::{BlockFormat, BlockLayout, BlockTensor};
 use moebius::exact;
+use moebius_ops::blocks::interleaved;
 
 fn floats(tensor: Tensor<2>) -> Vec<f32> {
     tensor.into_data().iter().collect()
@@ -151,8 +152,18 @@ fn words_are_the_bytes_of_padded_rows() {
         BlockTensor::from_words(words, layout, &device)
     };
     let values = |blocks: BlockTensor| floats(blocks.to_dense().unwrap().squeeze_dim(0));
-    let want = BlockTensor::from_bytes(&bytes, layout, &device).unwrap();
-    assert_eq!(values(of(&[1, 3, 9]).unwrap()), values(want));
+    let want = values(BlockTensor::from_bytes(&bytes, layout, &device).unwrap());
+    assert_eq!(values(of(&[1, 3, 9]).unwrap()), want);
+    let mut interleaved = padded;
+    interleaved::interleave(interleaved.as_chunks_mut().0, [3, 9]);
+    let interleaved = interleaved
+        .as_chunks()
+        .0
+        .iter()
+        .map(|word| i32::from_ne_bytes(*word));
+    let interleaved = TensorData::new(interleaved.collect(), [1, 3, 9]);
+    let of_interleaved = BlockTensor::from_interleaved(interleaved, layout, &device);
+    assert_eq!(values(of_interleaved.unwrap()), want);
     let said = of(&[3, 9]).unwrap_err().to_string();
     assert!(
         said.contains("expected [1, 3, 9] of I32, got [3, 9]"),

@@ -93,7 +93,7 @@ impl ExpertsInFiles {
                 };
                 HostCodes::new(&read.codes, &read.scales, layout, at.slot.parts())?.into()
             }
-            OnHost::Blocks(Blocks { words, layout }) => {
+            OnHost::Blocks(Blocks { words, layout, .. }) => {
                 HostBlocks::new(words, layout, self.options.dtype)?.into()
             }
             OnHost::Values(values) => {

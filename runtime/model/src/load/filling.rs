@@ -1,11 +1,13 @@
 //! Fills host memory with matrices of a place. Rows go from the file to where they stay in one pass, on several threads: as they are, or decoded to
 //! f32.
 
+use std::convert::Infallible;
 use std::mem::{replace, take};
 use std::ops::Range;
 
 use burn::tensor::{Bytes, DType, TensorData};
 use moebius::blocks::{BlockFormat, BlockLayout};
+use moebius_ops::blocks::interleaved;
 use moebius_weights::on_threads;
 
 use super::checkpoint::Checkpoint;
@@ -155,6 +157,25 @@ impl<'a> Rows<'a> {
             words.for_each(|word| word.reverse());
         }
         Ok(())
+    }
+
+    /// Interleaves the rows of blocks in filled memory, as processors multiply them.
+    pub(super) fn interleave(&self, filled: &mut [u8]) {
+        let Some(layout) = self.layout() else {
+            return;
+        };
+        let [_, rows, across] = layout.words_shape();
+        // Interleaved end where matrices do.
+        let some = if rows.is_multiple_of(interleaved::ROWS) {
+            interleaved::ROWS
+        } else {
+            rows
+        };
+        let words = filled.as_chunks_mut().0.chunks_mut((some * across).max(1));
+        let Ok(()) = on_threads(words.collect(), |words| {
+            interleaved::interleave(words, [some, across]);
+            Ok::<(), Infallible>(())
+        });
     }
 
     /// What is to be done for matrix `to` of those that are filled.

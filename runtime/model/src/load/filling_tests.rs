@@ -185,6 +185,10 @@ fn rows_of_blocks_are_padded() {
             words.map(|word| u32::from_ne_bytes(*word)).eq(want),
             "{form:?}"
         );
+        let (mut want, mut interleaved) = (got.clone(), got);
+        interleaved::interleave(want.as_chunks_mut().0, [rows, 13]);
+        all.interleave(&mut interleaved);
+        assert!(interleaved == want, "{form:?}");
     }
 }
 

@@ -37,7 +37,7 @@ impl OnHost {
     fn values(self) -> Result<Vec<f32>, Error> {
         Ok(match self {
             Self::Codes(codes) => codes.dequantize()?,
-            Self::Blocks(Blocks { words, layout }) => {
+            Self::Blocks(Blocks { words, layout, .. }) => {
                 let words: Vec<u32> = words.iter::<i64>().map(|word| word as u32).collect();
                 layout.format.decoded(&words, layout.shape[2])
             }
@@ -94,7 +94,7 @@ impl<'a> HostWeights<'a> {
                 let words = layout.words_shape();
                 let zeros = vec![0_i32; words.iter().product()];
                 let words = TensorData::new(zeros, words);
-                OnHost::Blocks(Blocks { words, layout })
+                OnHost::Blocks(Blocks::in_rows(words, layout))
             }
             None => OnHost::Values(in_one_row(vec![0.0; rows * columns])),
         }
@@ -130,7 +130,7 @@ impl<'a> HostWeights<'a> {
         Some(Rows::new(at, target, of, kind))
     }
 
-    /// Reads rows of some places to memory side by side, which tensors on `device` take over where they can.
+    /// Reads rows of some places to memory side by side. Where tensors on `device` take it over, words of blocks are [interleaved](Blocks::interleaved).
     pub(super) fn read(
         self,
         all: &[Rows<'_>],
@@ -147,6 +147,9 @@ impl<'a> HostWeights<'a> {
         let mut room = room.map_err(|refused| out_of_memory(name, bytes, refused))?;
         for (rows, out) in all.iter().zip(room.parts()) {
             rows.fill(self.reader, out, read)?;
+            if device.is_some_and(Room::stays) {
+                rows.interleave(out);
+            }
         }
         let filled = all.iter().zip(room.into_bytes());
         Ok(filled.map(|(rows, bytes)| rows.data(bytes)).collect())
@@ -173,7 +176,7 @@ impl<'a> HostWeights<'a> {
         let layout = BlockLayout { shape, format };
         if narrow::stored(at.slot, target) == Some(format) {
             let words = self.read_one(Rows::new(at, target, of, Kind::Blocks(format)), read)?;
-            return Ok(Blocks { words, layout });
+            return Ok(Blocks::in_rows(words, layout));
         }
         let Some(kind) = GgmlType::of_blocks(format) else {
             unreachable!("what is asked for has been checked");
@@ -188,7 +191,7 @@ impl<'a> HostWeights<'a> {
             words.extend(padded.into_iter().map(u32::cast_signed));
         }
         let words = TensorData::new(words, layout.words_shape());
-        Ok(Blocks { words, layout })
+        Ok(Blocks::in_rows(words, layout))
     }
 
     /// Reads the matrices `of` of a place: blocks or codes where the tensors hold such that stay, or values are rounded. Changes of adapters are

@@ -18,6 +18,18 @@ use crate::families::Form;
 pub(super) struct Blocks {
     pub(super) words: TensorData,
     pub(super) layout: BlockLayout,
+    /// Whether the rows are interleaved, as processors multiply them. Only those are that tensors take over.
+    pub(super) interleaved: bool,
+}
+
+impl Blocks {
+    pub(super) fn in_rows(words: TensorData, layout: BlockLayout) -> Self {
+        Self {
+            words,
+            layout,
+            interleaved: false,
+        }
+    }
 }
 
 /// The format of the blocks of a place on the device, if it has blocks there.

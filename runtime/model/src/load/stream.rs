@@ -106,7 +106,11 @@ impl<'a> WeightStream<'a> {
     fn read(&mut self, at: Place) -> Result<OnHost, Error> {
         let layout = self.rows(at).and_then(|rows| rows.layout());
         Ok(match (self.direct(at)?, layout) {
-            (Some(words), Some(layout)) => OnHost::Blocks(Blocks { words, layout }),
+            (Some(words), Some(layout)) => OnHost::Blocks(Blocks {
+                words,
+                layout,
+                interleaved: Room::stays(self.device),
+            }),
             (Some(values), None) => OnHost::Values(values),
             (None, _) => {
                 let host = self.host();
@@ -132,9 +136,14 @@ impl<'a> WeightStream<'a> {
         })
     }
 
-    fn uploaded(&self, Blocks { words, layout }: Blocks) -> Result<BlockTensor, Error> {
+    fn uploaded(&self, blocks: Blocks) -> Result<BlockTensor, Error> {
+        let Blocks { words, layout, .. } = blocks;
         let plain = self.device.clone().inner();
-        let tensor = BlockTensor::from_words(words, layout, &plain)?;
+        let tensor = if blocks.interleaved {
+            BlockTensor::from_interleaved(words, layout, &plain)?
+        } else {
+            BlockTensor::from_words(words, layout, &plain)?
+        };
         Ok(self.made(tensor.with_dtype(self.options.dtype)))
     }
 

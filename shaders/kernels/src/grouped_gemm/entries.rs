@@ -27,6 +27,7 @@ const fn of(rows: Source, activation: Option<Activation>, bias: bool) -> Problem
         bias,
         dense: false,
         stored: Stored::Values,
+        interleaved: false,
     }
 }
 

@@ -287,6 +287,9 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         problem.check()?;
     }
     problem.element.supported(KERNEL, device)?;
+    if problem.interleaved {
+        return Err(Unsupported::new(KERNEL, "words of blocks in rows", "interleaved rows").into());
+    }
     let variant = match choice.variant {
         Some(variant) => variant,
         None => best_variant(&problem, device, choice),

@@ -119,6 +119,9 @@ pub struct Problem {
     pub dense: bool,
     /// What is stored of W.
     pub stored: Stored,
+    /// Whether the rows of blocks are interleaved ([`interleaved`](mod@crate::blocks::interleaved)), which only processors read.
+    #[serde(default)]
+    pub interleaved: bool,
 }
 
 impl Problem {
@@ -172,6 +175,7 @@ impl Problem {
             bias: false,
             dense: false,
             stored: Stored::Values,
+            interleaved: false,
         })
     }
 
@@ -179,8 +183,8 @@ impl Problem {
     ///
     /// # Errors
     /// [`Mismatch`] under the conditions of [`Problem::new`], when `row_bound` doesn't fit the slots, when a dense product has
-    /// several experts or other rows than slots, when a block of scales ends inside a word, and when a row of W ends inside a group of four or a
-    /// block of codes.
+    /// several experts or other rows than slots, when a block of scales ends inside a word, when a row of W ends inside a group of four or a
+    /// block of codes, and for interleaved rows of anything but blocks.
     pub fn check(&self) -> Result<(), Mismatch> {
         Self::new(self.slots, self.experts, self.top_k, self.n, self.k)?;
         check_row_bound(self.row_bound, self.slots)?;
@@ -188,6 +192,9 @@ impl Problem {
             Mismatch::check("experts of a dense product", 1, self.experts)?;
             Mismatch::check("rows of a dense product", self.slots, self.input_rows())?;
         }
+        let right = !self.interleaved || self.stored.blocks().is_some();
+        let got = format_args!("{:?}", self.stored);
+        Mismatch::unless(right, "interleaved weights", "blocks of codes", got)?;
         match self.stored {
             Stored::Values => Ok(()),
             Stored::Fp8(scheme) => scheme.check(self.weight_rows()[1]),

@@ -3,6 +3,7 @@
 use super::operands::{Computed, Operands};
 use super::quantize::scale_scalar;
 use super::{HostTensor, Signature, signature_where};
+use crate::blocks::interleaved;
 use crate::error::Mismatch;
 use crate::fp8::LANES_PER_WORD;
 use crate::fp8_mma;
@@ -144,6 +145,13 @@ fn check_codes(p: &Problem) -> Result<(), Mismatch> {
 fn decoded(p: &Problem, b: &Operands<'_>) -> Vec<f32> {
     let codes = b.words("codes");
     match p.stored {
+        Stored::Blocks(format) if p.interleaved => {
+            let mut rows: Vec<interleaved::Word> =
+                codes.iter().map(|word| word.to_ne_bytes()).collect();
+            interleaved::to_rows(&mut rows, [p.n * p.parts(), format.row_words(p.k)]);
+            let rows: Vec<u32> = rows.into_iter().map(u32::from_ne_bytes).collect();
+            format.decoded(&rows, p.k)
+        }
         Stored::Blocks(format) => format.decoded(codes, p.k),
         _ => fp8::decoded(p, codes, &scale_words(b)),
     }

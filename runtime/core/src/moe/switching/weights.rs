@@ -1,7 +1,7 @@
 //! One weight of all experts: on the host expert by expert, and on the device in a fixed number of places.
 
 use crate::Error;
-use crate::blocks::{BlockFormat, BlockLayout, BlockTensor};
+use crate::blocks::{BlockFormat, BlockLayout, BlockTensor, interleaved};
 use crate::check::{check_same, element};
 use crate::fp8::{
     ActivationScaling, Activations, Codes, Fp8Layout, Fp8Matrices, Fp8Scales, Fp8Scheme,
@@ -36,7 +36,7 @@ pub struct HostCodes {
     parts: usize,
 }
 
-/// Blocks of codes of one matrix \[out, in\] in host memory, as they lie in the memory of a device.
+/// Blocks of codes of one matrix \[out, in\] in host memory, row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostBlocks {
     words: TensorData,
@@ -83,8 +83,7 @@ impl From<HostBlocks> for HostWeight {
 }
 
 impl HostBlocks {
-    /// The blocks of one matrix as they lie in the memory of a device ([`BlockTensor::from_words`](crate::blocks::BlockTensor::from_words)), for inputs
-    /// and outputs of `dtype`. `layout` is that of a stack of this one matrix.
+    /// The words of one matrix, as [`BlockTensor::from_words`](crate::blocks::BlockTensor::from_words) takes them, for inputs and outputs of `dtype`. `layout` is that of a stack of this one matrix.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for several matrices, rows that aren't whole blocks, words of another shape or type than the
@@ -176,7 +175,7 @@ impl HostWeight {
             } = blocks.layout();
             let shape = [1, n, k];
             return Ok(Self::Blocks(HostBlocks {
-                words: entries(&blocks.words(), expert, 1)?,
+                words: entries(&blocks.words(expert, 1)?, 0, 1)?,
                 layout: BlockLayout { shape, format },
                 dtype: blocks.dtype(),
             }));
@@ -305,7 +304,7 @@ pub(super) struct CodedPlaces {
 /// Blocks of codes of the experts that have places on the device.
 #[derive(Debug)]
 pub(super) struct BlockPlaces {
-    /// The words \[places, out, words of a row\].
+    /// The words \[places, out, words of a row\], as they lie in the memory of the device.
     words: Tensor<3, Int>,
     layout: BlockLayout,
     dtype: DType,
@@ -371,7 +370,8 @@ impl Places {
                 }
             }
             (Self::Blocks(places), HostWeight::Blocks(new)) => {
-                assign_entries(&mut places.words, new.words, place);
+                let words = interleaved::stored(new.words, &places.words.device());
+                assign_entries(&mut places.words, words, place);
             }
             _ => unreachable!("the kinds are the same"),
         }
