@@ -118,6 +118,33 @@ impl<'a> Interleaved<'a> {
         }
         room.split_at(heads).into()
     }
+
+    /// Has the blocks of a part taken, one of each column at a time.
+    #[inline(always)]
+    fn take_blocks<S: Simd, T: Transpose, const BYTES: usize>(
+        &self,
+        vectors: (S, T),
+        layout: &Layout,
+        (Part { inner, across }, room): (&Part, &mut Room),
+        to: &mut impl Take,
+    ) {
+        debug_assert!(
+            across.start.is_multiple_of(ACROSS),
+            "parts begin with a panel"
+        );
+        let values = layout.values;
+        let heads = WORD * self.format.head();
+        let [first, past] = [inner.start, inner.end].map(|value| heads + value / values * BYTES);
+        let [heads, bytes] = self.planes(across.start, [0..heads, first..past], room);
+        // The processor's own prefetches end with a page of 4 KiB.
+        let ahead =
+            (across.start * self.width + ACROSS / WORD * first + AHEAD).min(self.words.len());
+        let mut ahead = self.words[ahead..].chunks(ACROSS / WORD * BYTES);
+        for (block, bytes) in bytes.as_chunks::<BYTES>().0.iter().enumerate() {
+            prefetch(ahead.next().unwrap_or_default());
+            to.take(vectors, layout, Blocks { heads, bytes }, block * values);
+        }
+    }
 }
 
 impl Decode for Interleaved<'_> {
@@ -170,34 +197,5 @@ impl Decode for Interleaved<'_> {
             };
         }
         by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128 Nvfp4);
-    }
-}
-
-impl Interleaved<'_> {
-    /// Has the blocks of a part taken, one of each column at a time.
-    #[inline(always)]
-    fn take_blocks<S: Simd, T: Transpose, const BYTES: usize>(
-        &self,
-        vectors: (S, T),
-        layout: &Layout,
-        (Part { inner, across }, room): (&Part, &mut Room),
-        to: &mut impl Take,
-    ) {
-        debug_assert!(
-            across.start.is_multiple_of(ACROSS),
-            "parts begin with a panel"
-        );
-        let values = layout.values;
-        let heads = WORD * self.format.head();
-        let [first, past] = [inner.start, inner.end].map(|value| heads + value / values * BYTES);
-        let [heads, bytes] = self.planes(across.start, [0..heads, first..past], room);
-        // The processor's own prefetches end with a page of 4 KiB.
-        let ahead =
-            (across.start * self.width + ACROSS / WORD * first + AHEAD).min(self.words.len());
-        let mut ahead = self.words[ahead..].chunks(ACROSS / WORD * BYTES);
-        for (block, bytes) in bytes.as_chunks::<BYTES>().0.iter().enumerate() {
-            prefetch(ahead.next().unwrap_or_default());
-            to.take(vectors, layout, Blocks { heads, bytes }, block * values);
-        }
     }
 }

@@ -69,7 +69,7 @@ pub fn row(panel: &[Word], count: usize, row: usize) -> impl Iterator<Item = u32
 mod tests {
     use super::*;
 
-    /// Interleaved of 32 rows, and what is left of each matrix.
+    /// Panels of 32 rows, and what is left of each matrix.
     #[test]
     fn bytes_of_neighbouring_rows_lie_side_by_side() {
         let (rows, across) = (35, 2);
