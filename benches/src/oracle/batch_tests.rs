@@ -69,5 +69,31 @@ fn a_relu_at_zero_leaves_room_for_either_side() {
     let (a, b) = (batch.x[0], batch.x[1]);
     batch.w_in[at..at + h].fill(0.0);
     batch.w_in[at..at + 2].copy_from_slice(&[b, -a]);
-    assert!(batch.token(0).expect("one token").slack > 0.0 && batch.column(e, 0).slack > 0.0);
+    assert!(batch.token(0).expect("one token").slack > 0.0 && batch.column(e, 0).slack[0] > 0.0);
+}
+
+#[test]
+fn a_unit_whose_sums_cancel_for_its_only_token_leaves_room_for_their_rounding() {
+    let mut batch = batch(false, Activation::Relu);
+    let h = batch.problem.hidden;
+    let e = batch.indices[0] as usize;
+    // No other token is routed to the expert, and the first unit's sum for this one is a thousandth of its terms.
+    let others = batch.indices.iter_mut().skip(1);
+    others
+        .filter(|index| **index as usize == e)
+        .for_each(|index| *index = u32::MAX);
+    let at = e * batch.problem.columns_in() * h;
+    let (a, b) = (batch.x[0], batch.x[1]);
+    batch.w_in[at..at + h].fill(0.0);
+    batch.w_in[at..at + 2].copy_from_slice(&[b * 1.001, -a]);
+    let share = |unit| {
+        let column = batch.column(e, unit);
+        let size = column.w_out.iter().map(|w| w * w).sum::<f64>().sqrt();
+        column.slack[1] / size
+    };
+    assert!((1e-4..1e-2).contains(&share(0)), "{}", share(0));
+    let ordinary = (1..batch.problem.inter)
+        .map(share)
+        .filter(|share| share.is_finite());
+    assert!(ordinary.fold(0.0, f64::max) < 1e-5);
 }

@@ -122,7 +122,8 @@ impl GradientOracle {
             w_in.extend(floats(of_expert.narrow(1, p.inter + c, 1)));
         }
         let w_out = floats(got.w_out.clone().narrow(0, e, 1).narrow(2, c, 1));
-        relative(&w_in, &want.w_in, want.slack).max(relative(&w_out, &want.w_out, 0.0))
+        let [slack_in, slack_out] = want.slack;
+        relative(&w_in, &want.w_in, slack_in).max(relative(&w_out, &want.w_out, slack_out))
     }
 
     /// Relative L2 error of the router's gradient for [`GradientOracle::sampled_dy`].
@@ -209,11 +210,12 @@ struct Column {
     w_in: Vec<f64>,
     /// Gradient of the unit's column of `w_out` \[H\].
     w_out: Vec<f64>,
-    /// Norm of the uncertain part of `w_in`'s gradient, as in [`Token::slack`].
-    slack: f64,
+    /// Norms of the uncertain part of `w_in`'s gradient, as in [`Token::slack`], and of that of `w_out`'s: the rounding of the
+    /// unit's values, which is all there is of them where their sums cancel for each of an expert's few tokens.
+    slack: [f64; 2],
 }
 
-/// Share of Σ|w·x| below which the sign of an f32 sum w·x is uncertain.
+/// Share of Σ|w·x| by which an f32 sum w·x may be off, and below which its sign is therefore uncertain.
 const UNSURE: f64 = 1e-6;
 
 impl Batch {
@@ -269,11 +271,12 @@ impl Batch {
         let alone = reference_backward(&Problem { inter: 1, ..*p }, &inputs, &dy);
         let slots = (0..indices.len()).filter(|slot| here(&indices[*slot]));
         let slack = slots.map(|slot| {
-            let x = || row(&self.x, slot / p.routing.top_k(), h);
-            self.unsure(slot, c).map_or(0.0, |d| d * norm(x()))
+            let [x, dy] = [&self.x, &self.dy].map(|of| row(of, slot / p.routing.top_k(), h));
+            let sign = self.unsure(slot, c).map_or(0.0, |d| d * norm(x));
+            [sign, self.rounding(slot, c) * norm(dy)]
         });
         Column {
-            slack: slack.sum(),
+            slack: slack.fold([0.0; 2], |sum, of| [sum[0] + of[0], sum[1] + of[1]]),
             w_in: row(&alone.w_in, e, parts * h).to_vec(),
             w_out: row(&alone.w_out, e, h).to_vec(),
         }
@@ -289,6 +292,22 @@ impl Batch {
             w_out: &self.w_out,
             b_out: None,
         }
+    }
+
+    /// Largest rounding of the value of unit `c` for a slot, times the slot's weight: that of its sums, since no activation is
+    /// much steeper than 1.
+    fn rounding(&self, slot: usize, c: usize) -> f64 {
+        let p = &self.problem;
+        let (e, x) = (
+            self.indices[slot] as usize,
+            row(&self.x, slot / p.routing.top_k(), p.hidden),
+        );
+        let (gate, magnitude) = dot(self.row_in(e, c), x);
+        let (up, of_up) = match p.gated {
+            true => dot(self.row_in(e, p.inter + c), x),
+            false => (1.0, 0.0),
+        };
+        UNSURE * (magnitude * up.abs() + gate.abs() * of_up) * self.weights[slot].abs()
     }
 
     /// dy of a range of tokens.
