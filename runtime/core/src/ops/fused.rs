@@ -8,8 +8,8 @@ use moebius_ops::Mismatch;
 #[cfg(feature = "flex")]
 use std::ops::ControlFlow;
 
-/// Computes Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension; in one pass on Flex if no gradients are recorded. With γ in f32
-/// everything is computed in f32, and rounded to the dtype of x at the end.
+/// Computes Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension; in one pass on Flex if no gradients are recorded. With γ in f32, and
+/// in that pass, everything is computed in f32, and rounded to the dtype of x at the end.
 ///
 /// # Panics
 /// As the norm's own forward, for an x of another width.
@@ -18,16 +18,16 @@ pub fn rms_norm<const D: usize>(norm: &RmsNorm, x: Tensor<D>) -> Tensor<D> {
     if x.shape().num_elements() == 0 && x.dims().last() == norm.gamma.dims().last() {
         return x;
     }
-    let (dtype, gamma) = (x.dtype(), norm.gamma.val());
+    #[cfg(feature = "flex")]
+    let x = match flex::rms_norm(x, norm.gamma.val(), norm.epsilon) {
+        ControlFlow::Break(y) => return y,
+        ControlFlow::Continue(x) => x,
+    };
+    let dtype = x.dtype();
     // The gradient of γ is a sum over all rows, of which 16 bits would round each term.
-    let x = match gamma.dtype() {
+    let x = match norm.gamma.dtype() {
         DType::F32 => x.cast(DType::F32),
         _ => x,
-    };
-    #[cfg(feature = "flex")]
-    let x = match flex::rms_norm(x, gamma, norm.epsilon) {
-        ControlFlow::Break(y) => return y.cast(dtype),
-        ControlFlow::Continue(x) => x,
     };
     norm.forward(x).cast(dtype)
 }
@@ -90,10 +90,11 @@ pub struct Pairs {
 
 #[cfg(feature = "flex")]
 mod flex {
-    //! The operations on Flex, in f32 without recorded gradients. A tensor that isn't of this kind comes back, so that no handle is cloned to try.
+    //! The operations on Flex without recorded gradients, computed in f32. A tensor that isn't of this kind comes back, so that no handle is cloned
+    //! to try.
 
     use super::Pairs;
-    use crate::ops::host::{Rows, contiguous, float_tensor};
+    use crate::ops::host::{Rows, cast_like, contiguous, float_tensor, to_f32};
     use burn::backend::{
         BackendTensor, DispatchAutodiffContext, DispatchTensor, DispatchTensorKind,
     };
@@ -101,19 +102,22 @@ mod flex {
     use moebius_host::fused::{self, Rotation};
     use std::ops::ControlFlow::{self, Break, Continue};
 
-    /// Returns the contiguous f32 values of a tensor on Flex that records no gradients, or another tensor as it is.
+    /// Returns the contiguous values, in f32, of a tensor on Flex that records no gradients, or another tensor as it is.
     fn on_host<const D: usize>(tensor: Tensor<D>) -> ControlFlow<Rows, Tensor<D>> {
         match tensor.into_dispatch() {
             DispatchTensor {
                 kind: DispatchTensorKind::Flex(BackendTensor::Float(values)),
                 autodiff: DispatchAutodiffContext::Disabled,
-            } if values.dtype() == DType::F32 => Break(contiguous(values)),
+            } if matches!(values.dtype(), DType::F32 | DType::F16 | DType::BF16) => {
+                Break(contiguous(to_f32(values)))
+            }
             other => Continue(Tensor::from_dispatch(other)),
         }
     }
 
-    fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D]) -> Tensor<D> {
-        let values = float_tensor(values, &shape);
+    /// A tensor of these values, rounded to `dtype`.
+    fn tensor<const D: usize>(values: Vec<f32>, shape: [usize; D], dtype: DType) -> Tensor<D> {
+        let values = cast_like(float_tensor(values, &shape), dtype);
         let tensor = DispatchTensor {
             kind: DispatchTensorKind::Flex(BackendTensor::Float(values)),
             autodiff: DispatchAutodiffContext::Disabled,
@@ -127,7 +131,7 @@ mod flex {
         gamma: Tensor<1>,
         epsilon: f64,
     ) -> ControlFlow<Tensor<D>, Tensor<D>> {
-        let shape = x.dims();
+        let (shape, dtype) = (x.dims(), x.dtype());
         let Break(gamma) = on_host(gamma) else {
             return Continue(x);
         };
@@ -140,7 +144,7 @@ mod flex {
             Continue(x) => return Continue(x),
         };
         let y = fused::rms_norm(values.storage(), gamma, epsilon as f32);
-        Break(tensor(y, shape))
+        Break(tensor(y, shape, dtype))
     }
 
     /// Turns the pairs, or returns x where that isn't done here.
@@ -149,7 +153,7 @@ mod flex {
         tables: &[Tensor<4>; 2],
         pairs: Pairs,
     ) -> ControlFlow<Tensor<4>, Tensor<4>> {
-        let shape = x.dims();
+        let (shape, dtype) = (x.dims(), x.dtype());
         let [_, s, heads, width] = shape;
         let [sequences, _, _, half] = tables[0].dims();
         let [Break(cos), Break(sin)] = tables.each_ref().map(|table| on_host(table.clone())) else {
@@ -168,6 +172,6 @@ mod flex {
             interleaved: pairs.interleaved,
         };
         let y = fused::rotate(values.storage(), &rotation);
-        Break(tensor(y, shape))
+        Break(tensor(y, shape, dtype))
     }
 }

@@ -2,7 +2,7 @@
 
 use burn::module::Param;
 use burn::nn::RmsNorm;
-use burn::tensor::{Device, Distribution, Tensor, Tolerance};
+use burn::tensor::{DType, Device, Distribution, Tensor, Tolerance};
 use moebius::nn::{self, Pairs};
 
 fn flex() -> Device {
@@ -45,6 +45,35 @@ fn rotations() {
         // Both compute the same products and sums, so the bits agree.
         let got = nn::rotate(x, [cos, sin], pairs).unwrap();
         assert_eq!(got.into_data(), want.without_autodiff().into_data());
+    }
+}
+
+/// Values in 16 bits are computed with in f32, and results are rounded once.
+#[test]
+fn sixteen_bits() {
+    for dtype in [DType::F16, DType::BF16] {
+        let x = random([2, 7, 4, 24]).cast(dtype);
+        let gamma = random([24]).cast(dtype);
+        let norm = |dtype| RmsNorm {
+            gamma: Param::from_tensor(gamma.clone().cast(dtype)),
+            epsilon: 1e-5,
+        };
+        let in_f32 = x.clone().cast(DType::F32);
+        let want = nn::rms_norm(&norm(DType::F32), in_f32.clone()).cast(dtype);
+        for of_gamma in [dtype, DType::F32] {
+            let got = nn::rms_norm(&norm(of_gamma), x.clone());
+            assert_eq!(got.into_data(), want.clone().into_data());
+        }
+
+        let tables = [(); 2].map(|()| random([1, 7, 1, 8]).cast(dtype));
+        let pairs = Pairs {
+            at: 2,
+            interleaved: true,
+        };
+        let wide = tables.each_ref().map(|of| of.clone().cast(DType::F32));
+        let want = nn::rotate(in_f32, wide, pairs).unwrap().cast(dtype);
+        let got = nn::rotate(x, tables, pairs).unwrap();
+        assert_eq!(got.into_data(), want.into_data());
     }
 }
 
