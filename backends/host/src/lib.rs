@@ -28,4 +28,4 @@ mod workers;
 pub use large_pages::{LargePages, in_large_pages};
 pub use simd::{Simd, SimdError, limit_simd, simd};
 pub use values::{Matrices, Values};
-pub use workers::on_workers;
+pub use workers::{join, on_workers};

@@ -43,6 +43,18 @@ pub fn on_workers<R: Send>(multiply_adds: usize, f: impl FnOnce() -> R + Send) -
     f()
 }
 
+/// Runs `a` and `b` at the same time within [`on_workers`], where a worker that has done its part of one takes up parts of the other; on any
+/// other thread one after the other.
+pub fn join<A: Send, B: Send>(
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    match rayon::current_thread_index() {
+        Some(_) => rayon::join(a, b),
+        None => (a(), b()),
+    }
+}
+
 /// Keeps the other workers awake until it is dropped.
 struct Awake {
     /// What [`TAKEN`] was before.

@@ -216,6 +216,24 @@ pub fn on_workers<R: Send>(
     f()
 }
 
+/// Runs `a` and `b` at the same time within [`on_workers`] on Flex, unless the device records gradients; elsewhere one after the other.
+///
+/// This pays for small operations that don't need each other's results, such as the projections of one token to queries, keys and values: their
+/// threads wait for each other once, not once per operation. The caller's span of `tracing` goes on in both.
+pub fn join<A: Send, B: Send>(
+    device: &burn::tensor::Device,
+    a: impl FnOnce() -> A + Send,
+    b: impl FnOnce() -> B + Send,
+) -> (A, B) {
+    #[cfg(feature = "flex")]
+    if is_flex(device) {
+        let span = tracing::Span::current();
+        return moebius_host::join(|| span.in_scope(a), || span.in_scope(b));
+    }
+    let _ = device;
+    (a(), b())
+}
+
 /// Whether a device is Flex and records no gradients.
 pub(crate) fn is_flex(device: &burn::tensor::Device) -> bool {
     #[cfg(feature = "flex")]

@@ -61,8 +61,8 @@ pub mod sparse;
 mod xla;
 
 pub use device::{
-    Memory, check_dtype, check_experts, discover, discover_on, keep_pace, largest_buffer, memory,
-    memory_free, memory_in_use, memory_in_use_async, on, on_workers, open, open_placed,
+    Memory, check_dtype, check_experts, discover, discover_on, join, keep_pace, largest_buffer,
+    memory, memory_free, memory_in_use, memory_in_use_async, on, on_workers, open, open_placed,
     release_memory,
 };
 pub use error::{Error, ErrorKind};

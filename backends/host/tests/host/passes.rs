@@ -1,6 +1,6 @@
 //! Passes that keep the workers awake.
 
-use moebius_host::on_workers;
+use moebius_host::{join, on_workers};
 use rayon::ThreadPoolBuilder;
 use std::hint::black_box;
 use std::ptr;
@@ -60,4 +60,26 @@ fn passes_that_overlap_leave_nothing_on_stacks() {
         let bytes = most.unwrap() - least.unwrap();
         assert!(bytes < 1 << 16, "{bytes} bytes of a stack");
     }
+}
+
+/// Two closures that wait for each other end where both run at the same time, which is within a pass on several workers; elsewhere the first one ends
+/// before the second begins.
+#[test]
+fn closures_run_at_the_same_time_within_a_pass() {
+    let reached = AtomicUsize::new(0);
+    let meet = || {
+        reached.fetch_add(1, Ordering::AcqRel);
+        while reached.load(Ordering::Acquire) < 2 {
+            thread::yield_now();
+        }
+        rayon::current_thread_index()
+    };
+    let pool = ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let (first, second) = pool.install(|| on_workers(MANY, || join(meet, meet)));
+    assert!(first.is_some() && second.is_some() && first != second);
+
+    let order = Mutex::new(Vec::new());
+    let told = |name| order.lock().unwrap().push(name);
+    join(|| told("first"), || told("second"));
+    assert_eq!(order.into_inner().unwrap(), ["first", "second"]);
 }

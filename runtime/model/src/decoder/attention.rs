@@ -284,7 +284,7 @@ impl Direct {
     fn forward(
         &self,
         x: Tensor<2>,
-        shape: impl Fn(usize, usize) -> [usize; 4],
+        shape: impl Fn(usize, usize) -> [usize; 4] + Sync,
         spec: &AttentionSpec,
         angles: &Angles,
     ) -> Result<Heads, Error> {
@@ -313,11 +313,16 @@ impl Direct {
                 _ => turned,
             }
         };
-        let norms = [&self.query_norm, &self.key_norm].map(Option::as_ref);
-        let q = project(&self.query, norms[0], spec.heads, d)?;
-        let k = project(&self.key, norms[1], kv_heads, d)?;
-        let v = project(&self.value, None, kv_heads, spec.value_dim)?;
-        Ok([turn(q, norms[0]), turn(k, norms[1]), v])
+        let made = |linear, normed: &Option<RmsNorm>, heads| {
+            let normed = normed.as_ref();
+            Ok::<_, Error>(turn(project(linear, normed, heads, d)?, normed))
+        };
+        let device = x.device();
+        let query = || made(&self.query, &self.query_norm, spec.heads);
+        let key = || made(&self.key, &self.key_norm, kv_heads);
+        let value = || project(&self.value, None, kv_heads, spec.value_dim);
+        let (q, (k, v)) = moebius::join(&device, query, || moebius::join(&device, key, value));
+        Ok([q?, k?, v?])
     }
 }
 
