@@ -112,7 +112,7 @@ impl Grid {
     }
 
     /// The grid with the scale and the offset of least squares for the codes that the values have in this grid.
-    fn fitted(self, values: &[f32], offset: Offset) -> Self {
+    pub(super) fn fitted(self, values: &[f32], offset: Offset) -> Self {
         let inverse = self.inverse();
         let mut sums = [[0.0_f32; LANES]; 4];
         for values in values.as_chunks::<LANES>().0 {

@@ -69,9 +69,13 @@ fn counted(grid: Grid, values: &[f32; 32]) -> [u8; 32] {
     grid.codes(values).map(|code| (code - grid.least) as u8)
 }
 
-/// Codes from −127 to 127: products of processors' vector instructions have no room for −128.
+/// Codes from −127 to 127: products of processors' vector instructions have no room for −128. The scale is fitted once: a search would take five times
+/// as long, which is most of what loading waits for, to make errors that are below 1 % smaller by a tenth.
 pub(super) fn q8_0(values: &[f32; 32], out: &mut [u8; 34]) {
-    let grid = scaled(values, [-127.0, 127.0]);
+    let plain = plain_symmetric(values, [-127.0, 127.0]);
+    let fitted = plain.fitted(values, Offset::None);
+    let limit = plain.scale + plain.most * SUBNORMAL;
+    let grid = best(&[fitted], plain, values, limit);
     out[..2].copy_from_slice(&bytes(grid.scale));
     for (out, code) in out[2..].iter_mut().zip(grid.codes(values)) {
         *out = (code as i8).cast_unsigned();
