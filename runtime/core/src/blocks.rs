@@ -261,7 +261,7 @@ impl BlockTensor {
         Ok(values.reshape(self.layout.shape))
     }
 
-    /// Decodes rows `rows` \[T\] of the first matrix: \[T, columns\] in f32, on the device, or on the host for Flex.
+    /// Decodes rows `rows` \[T\] of the first matrix: \[T, columns\] in f32, on the device.
     ///
     /// # Errors
     /// As [`BlockTensor::to_dense`].
@@ -272,12 +272,7 @@ impl BlockTensor {
             let none = [0, self.layout.shape[2]];
             return Ok(Tensor::empty(none, (&device, DType::F32)));
         }
-        let words = self.words_of(rows)?;
-        // Where rows are read on the host, one loop there takes less time than the handles of the operations do.
-        if self.interleaved {
-            return read_back(words, self.layout);
-        }
-        Ok(match scaled(words, self.layout) {
+        Ok(match scaled(self.words_of(rows)?, self.layout) {
             (products, Some(offsets)) => products + offsets,
             (products, None) => products,
         })
