@@ -303,9 +303,10 @@ impl Batch {
             row(&self.x, slot / p.routing.top_k(), p.hidden),
         );
         let (gate, magnitude) = dot(self.row_in(e, c), x);
-        let (up, of_up) = match p.gated {
-            true => dot(self.row_in(e, p.inter + c), x),
-            false => (1.0, 0.0),
+        let (up, of_up) = if p.gated {
+            dot(self.row_in(e, p.inter + c), x)
+        } else {
+            (1.0, 0.0)
         };
         UNSURE * (magnitude * up.abs() + gate.abs() * of_up) * self.weights[slot].abs()
     }
