@@ -297,18 +297,17 @@ impl Batch {
     /// Largest rounding of the value of unit `c` for a slot, times the slot's weight: that of its sums, since no activation is
     /// much steeper than 1.
     fn rounding(&self, slot: usize, c: usize) -> f64 {
-        let p = &self.problem;
-        let (e, x) = (
-            self.indices[slot] as usize,
-            row(&self.x, slot / p.routing.top_k(), p.hidden),
-        );
-        let (gate, magnitude) = dot(self.row_in(e, c), x);
-        let (up, of_up) = if p.gated {
-            dot(self.row_in(e, p.inter + c), x)
-        } else {
-            (1.0, 0.0)
-        };
+        let [(gate, magnitude), (up, of_up)] = self.sums(slot, c);
         UNSURE * (magnitude * up.abs() + gate.abs() * of_up) * self.weights[slot].abs()
+    }
+
+    /// The sums w·x of unit `c` for a slot and those of their magnitudes: of its row, and of its up row, or 1 in place of one.
+    fn sums(&self, slot: usize, c: usize) -> [(f64, f64); 2] {
+        let p = &self.problem;
+        let x = row(&self.x, slot / p.routing.top_k(), p.hidden);
+        let of = |unit| dot(self.row_in(self.indices[slot] as usize, unit), x);
+        let up = if p.gated { of(p.inter + c) } else { (1.0, 0.0) };
+        [of(c), up]
     }
 
     /// dy of a range of tokens.
@@ -331,16 +330,14 @@ impl Batch {
             return None;
         }
         let (e, t) = (self.indices[slot] as usize, slot / p.routing.top_k());
-        let x = row(&self.x, t, p.hidden);
-        let (gate, magnitude) = dot(self.row_in(e, c), x);
+        let [(gate, magnitude), (up, _)] = self.sums(slot, c);
         if gate.abs() >= UNSURE * magnitude {
             return None;
         }
         let w_out = row(&self.w_out, e, p.hidden * p.inter).iter();
         let w_out: Vec<f32> = w_out.skip(c).step_by(p.inter).copied().collect();
-        let up = p.gated.then(|| dot(self.row_in(e, p.inter + c), x).0);
         let g = self.weights[slot] * dot(&w_out, row(&self.dy, t, p.hidden)).0;
-        Some((g * up.unwrap_or(1.0)).abs())
+        Some((g * up).abs())
     }
 }
 
