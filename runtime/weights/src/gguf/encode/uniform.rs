@@ -37,8 +37,13 @@ fn best(grids: &[Grid], first: Grid, values: &[f32; 32], limit: f32) -> Grid {
     grids.iter().fold(with_distance(first), better).0
 }
 
-/// The best grid of a format without a minimum. No value is off by more than one step of the scale that holds all of them without the
-/// largest code of a sign that has one more, and the rounding of that scale.
+/// The most that a value may be off in a format without a minimum: one step of the `plain` scale, which holds all of them without the largest
+/// code of a sign that has one more, and the rounding of that scale.
+fn limit(plain: Grid) -> f32 {
+    plain.scale + plain.most * SUBNORMAL
+}
+
+/// The best grid of a format without a minimum, within its [`limit`].
 fn scaled(values: &[f32; 32], range: [f32; 2]) -> Grid {
     let plain = plain_symmetric(values, range);
     // The scale of ggml: the value with the largest magnitude has the code that a sign has more.
@@ -46,8 +51,8 @@ fn scaled(values: &[f32; 32], range: [f32; 2]) -> Grid {
         scale: farthest(values) / range[0],
         ..plain
     };
-    let limit = plain.scale + range[1] * SUBNORMAL;
-    best(&[usual, symmetric(values, range)], plain, values, limit)
+    let grids = [usual, symmetric(values, range)];
+    best(&grids, plain, values, limit(plain))
 }
 
 /// The best grid of a format with a minimum. No value is off by more than one step of the scale that spans all of them, and the rounding of
@@ -74,8 +79,7 @@ fn counted(grid: Grid, values: &[f32; 32]) -> [u8; 32] {
 pub(super) fn q8_0(values: &[f32; 32], out: &mut [u8; 34]) {
     let plain = plain_symmetric(values, [-127.0, 127.0]);
     let fitted = plain.fitted(values, Offset::None);
-    let limit = plain.scale + plain.most * SUBNORMAL;
-    let grid = best(&[fitted], plain, values, limit);
+    let grid = best(&[fitted], plain, values, limit(plain));
     out[..2].copy_from_slice(&bytes(grid.scale));
     for (out, code) in out[2..].iter_mut().zip(grid.codes(values)) {
         *out = (code as i8).cast_unsigned();
