@@ -1,5 +1,6 @@
 //! Numbers in their stored types.
 
+use crate::vector::Transpose;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use pulp::Simd;
@@ -61,18 +62,57 @@ pub(crate) trait Stored: Copy {
     fn f32(self) -> f32;
 }
 
-/// A stored float type whose numbers lie in words, one or two neighbours in each.
-pub(crate) trait InWords: Stored {
-    /// Numbers in a word; the first is in its low bits.
+/// Numbers that lie in words, one or several in each.
+pub(crate) trait Words {
+    /// Numbers in a word; the first is in its lowest bits.
     const IN_WORD: usize = 1;
 
+    /// Whether numbers are multiplied by a scale, which lies elsewhere.
+    const SCALED: bool = false;
+
+    /// Converts the number of each word that has this place to f32. A word with one number is its bits.
+    #[inline(always)]
+    fn of_words<S: Simd, T: Transpose>((simd, _): (S, T), words: S::u32s, _: usize) -> S::f32s {
+        simd.transmute_f32s_u32s(words)
+    }
+}
+
+/// A stored float type whose numbers lie in words, one or two neighbours in each.
+pub(crate) trait InWords: Stored + Words {
     /// The bytes of numbers.
     fn bytes(values: &[Self]) -> &[u8];
+}
 
-    /// Converts a number of each word to f32: the first, or, where there are two, the one of that number. A word with one is its bits.
+impl Words for f32 {}
+
+impl Words for [u16; 2] {}
+
+impl Words for bf16 {
+    const IN_WORD: usize = 2;
+
     #[inline(always)]
-    fn of_words<S: Simd>(simd: S, words: S::u32s, _: usize) -> S::f32s {
-        simd.transmute_f32s_u32s(words)
+    fn of_words<S: Simd, T: Transpose>(
+        (simd, _): (S, T),
+        words: S::u32s,
+        number: usize,
+    ) -> S::f32s {
+        simd.transmute_f32s_u32s(match number {
+            0 => simd.wrapping_dyn_shl_u32s(words, simd.splat_u32s(16)),
+            _ => simd.and_u32s(words, simd.splat_u32s(0xFFFF_0000)),
+        })
+    }
+}
+
+impl Words for f16 {
+    const IN_WORD: usize = 2;
+
+    #[inline(always)]
+    fn of_words<S: Simd, T: Transpose>(
+        (simd, transpose): (S, T),
+        words: S::u32s,
+        number: usize,
+    ) -> S::f32s {
+        transpose.halves(simd, words, 16 * number as u32)
     }
 }
 
@@ -131,51 +171,41 @@ impl InWords for [u16; 2] {
 }
 
 impl InWords for bf16 {
-    const IN_WORD: usize = 2;
-
     #[inline(always)]
     fn bytes(values: &[Self]) -> &[u8] {
         cast_slice::<u16, _>(values.reinterpret_cast())
-    }
-
-    #[inline(always)]
-    fn of_words<S: Simd>(simd: S, words: S::u32s, number: usize) -> S::f32s {
-        simd.transmute_f32s_u32s(match number {
-            0 => simd.wrapping_dyn_shl_u32s(words, simd.splat_u32s(16)),
-            _ => simd.and_u32s(words, simd.splat_u32s(0xFFFF_0000)),
-        })
     }
 }
 
 impl InWords for f16 {
-    const IN_WORD: usize = 2;
-
     #[inline(always)]
     fn bytes(values: &[Self]) -> &[u8] {
         cast_slice::<u16, _>(values.reinterpret_cast())
     }
-
-    /// Does what [`Stored::f32`] does.
-    #[inline(always)]
-    fn of_words<S: Simd>(simd: S, words: S::u32s, number: usize) -> S::f32s {
-        half(simd, words, 16 * number as u32)
-    }
 }
 
-/// Converts the f16 number in some bits of each word, `down` above the lowest, as [`f16`] is converted by [`Stored::f32`].
-#[inline(always)]
-pub(crate) fn half<S: Simd>(simd: S, words: S::u32s, down: u32) -> S::f32s {
-    let bits = simd.wrapping_dyn_shr_u32s(words, simd.splat_u32s(down));
-    let magnitude = simd.and_u32s(bits, simd.splat_u32s(0x7FFF));
-    let magnitude = simd.wrapping_dyn_shl_u32s(magnitude, simd.splat_u32s(13));
-    let sign = simd.and_u32s(bits, simd.splat_u32s(0x8000));
-    let sign = simd.wrapping_dyn_shl_u32s(sign, simd.splat_u32s(16));
-    let small = simd.transmute_f32s_u32s(magnitude);
-    let number = simd.mul_f32s(small, simd.splat_f32s(f32::from_bits(0x7780_0000)));
-    let least = simd.splat_f32s(f32::from_bits(0x0F80_0000));
-    let special = simd.less_than_or_equal_f32s(least, small);
-    let ones = simd.splat_u32s(0x7F80_0000);
-    let special = simd.select_u32s(special, ones, simd.splat_u32s(0));
-    let number = simd.or_u32s(simd.transmute_u32s_f32s(number), special);
-    simd.transmute_f32s_u32s(simd.or_u32s(number, sign))
+/// Four codes in E4M3 in each word, and a scale for each number or row of them.
+pub(crate) struct E4m3;
+
+impl Words for E4m3 {
+    const IN_WORD: usize = 4;
+    const SCALED: bool = true;
+
+    /// Moves the bits of each code to where an f32 has its exponent and mantissa, which gives a number too small by the factor 2^120.
+    #[inline(always)]
+    fn of_words<S: Simd, T: Transpose>(
+        (simd, transpose): (S, T),
+        words: S::u32s,
+        number: usize,
+    ) -> S::f32s {
+        let up = simd.splat_u32s(24 - 8 * number as u32);
+        let top = simd.wrapping_dyn_shl_u32s(words, up);
+        let bits = transpose.down(simd, top, simd.splat_u32s(4));
+        let bits = simd.and_u32s(bits, simd.splat_u32s(0x87F0_0000));
+        let small = simd.transmute_f32s_u32s(bits);
+        let number = simd.mul_f32s(small, simd.splat_f32s(f32::from_bits(247 << 23)));
+        let nan = simd.splat_f32s(f32::from_bits(0x07F0_0000));
+        let is_nan = simd.less_than_or_equal_f32s(nan, simd.abs_f32s(small));
+        simd.select_f32s(is_nan, simd.splat_f32s(f32::NAN), number)
+    }
 }

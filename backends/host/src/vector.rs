@@ -56,6 +56,24 @@ pub(crate) trait Transpose: Copy {
         simd.sub_f32s(simd.transmute_f32s_u32s(sum), room)
     }
 
+    /// Converts the f16 number that begins at bit `down` of each word, as [`Stored`](crate::values) converts one.
+    #[inline(always)]
+    fn halves<S: Simd>(self, simd: S, words: S::u32s, down: u32) -> S::f32s {
+        let bits = simd.wrapping_dyn_shr_u32s(words, simd.splat_u32s(down));
+        let magnitude = simd.and_u32s(bits, simd.splat_u32s(0x7FFF));
+        let magnitude = simd.wrapping_dyn_shl_u32s(magnitude, simd.splat_u32s(13));
+        let sign = simd.and_u32s(bits, simd.splat_u32s(0x8000));
+        let sign = simd.wrapping_dyn_shl_u32s(sign, simd.splat_u32s(16));
+        let small = simd.transmute_f32s_u32s(magnitude);
+        let number = simd.mul_f32s(small, simd.splat_f32s(f32::from_bits(0x7780_0000)));
+        let least = simd.splat_f32s(f32::from_bits(0x0F80_0000));
+        let special = simd.less_than_or_equal_f32s(least, small);
+        let ones = simd.splat_u32s(0x7F80_0000);
+        let special = simd.select_u32s(special, ones, simd.splat_u32s(0));
+        let number = simd.or_u32s(simd.transmute_u32s_f32s(number), special);
+        simd.transmute_f32s_u32s(simd.or_u32s(number, sign))
+    }
+
     /// Some of the lowest bits of each byte, moved down.
     #[inline(always)]
     fn field(self, bytes: [u8; 32], down: u32, mask: u8) -> [u8; 32] {
@@ -352,6 +370,14 @@ pub(crate) mod x86 {
         #[inline(always)]
         fn number<S: Simd>(self, _: S, whole: S::u32s) -> S::f32s {
             pulp::cast(self.0.avx512f._mm512_cvtepi32_ps(pulp::cast(whole)))
+        }
+
+        #[inline(always)]
+        fn halves<S: Simd>(self, simd: S, words: S::u32s, down: u32) -> S::f32s {
+            let avx512 = self.0.avx512f;
+            let moved = simd.wrapping_dyn_shr_u32s(words, simd.splat_u32s(down));
+            let halves = avx512._mm512_cvtepi32_epi16(pulp::cast(moved));
+            pulp::cast(avx512._mm512_cvtph_ps(halves))
         }
 
         #[inline(always)]

@@ -1,11 +1,14 @@
 //! The forward pass: o and its log-sum-exp, one block of queries by one block of keys at a time (Milakov & Gimelshein 2018, Dao 2022).
 
-use super::in_place::{self, TOKENS, Tokens};
+use super::in_place::{self, Scores, TOKENS, Tokens};
 use super::panels::{Hidden, Left, Line, PANEL, Pairs, Panels, add_product, panels_of, turn};
 use super::scores::{Block, KEYS, Operands};
+use crate::values::{E4m3, Words};
 use crate::vector::{Kernel, Transpose, dispatch, exp, vectorized};
 use crate::workers::least_work;
+use half::{bf16, f16};
 use moebius_ops::attention::Sizes;
+use moebius_ops::kv_cache::CacheFormat;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::cell::Cell;
@@ -192,47 +195,67 @@ fn scale<S: Simd>(simd: S, factor: f32, lines: &mut [Line]) {
 const FEW: usize = 8;
 
 /// Fills o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\], which holds `f32::MIN` at first, without packing keys and values.
-fn of_few(operands: &Operands<'_>, source: &impl Source, o: &mut [f32], lse: &mut [f32]) {
+fn of_few(operands: &Operands<'_>, source: &impl Source, mut o: &mut [f32], mut lse: &mut [f32]) {
     let s = operands.problem.sizes();
     let width = s.value_dim;
     let mut blocks = operands.query_blocks();
     let work = operands.problem.query_rows() * s.keys * (s.head_dim + width);
-    // Heads that share keys are divided where few threads would have most of them, if that means to pack nothing twice.
-    if source.has_tokens()
-        && blocks.len() < 4 * rayon::current_num_threads()
-        && work >= least_work()
-    {
-        blocks = blocks.iter().flat_map(Block::by_head).collect();
+    let shared = work >= least_work();
+    // Heads that share keys are divided where threads would have unequal parts of the work, if that means to pack nothing twice.
+    let threads = rayon::current_num_threads();
+    if shared && source.format().is_some() && blocks.len() < 4 * threads {
+        blocks = in_shares(blocks, threads);
     }
-    let Some(rows) = blocks.first().map(Block::rows) else {
-        return;
-    };
-    let task = |blocks: &[Block], out: (&mut [f32], &mut [f32])| {
+    let mut pieces = Vec::with_capacity(blocks.len());
+    for block in blocks {
+        let (own, rest) = o.split_at_mut(block.rows() * width);
+        let (own_lse, rest_lse) = lse.split_at_mut(block.rows());
+        (o, lse) = (rest, rest_lse);
+        pieces.push((block, own, own_lse));
+    }
+    let task = |pieces: &mut [Piece<'_>]| {
         dispatch(FewTask {
             operands,
             source,
-            blocks,
-            out,
+            pieces,
         });
     };
-    if work < least_work() {
-        task(&blocks, (o, lse));
-        return;
+    if shared {
+        pieces.par_chunks_mut(1).for_each(task);
+    } else {
+        task(&mut pieces);
     }
-    // All queries of a key head are in one block.
-    let out = o.par_chunks_mut(rows * width).zip(lse.par_chunks_mut(rows));
-    let tasks = blocks.par_chunks(1).zip(out);
-    tasks.for_each(|(blocks, out)| task(blocks, out));
 }
 
-/// The forward pass of all queries of some key heads, without packing.
-struct FewTask<'a, K> {
+/// Divides blocks where the share of a thread ends, if all threads have as many heads.
+fn in_shares(blocks: Vec<Block>, threads: usize) -> Vec<Block> {
+    let heads: usize = blocks.iter().map(|block| block.heads.len()).sum();
+    let (share, mut before) = (heads.div_ceil(threads), 0);
+    let mut parts = Vec::new();
+    for mut block in blocks {
+        while !block.heads.is_empty() {
+            let first = block.heads.start;
+            let end = (first + share - before % share).min(block.heads.end);
+            before += end - first;
+            parts.push(Block {
+                heads: first..end,
+                ..block.clone()
+            });
+            block.heads.start = end;
+        }
+    }
+    parts
+}
+
+/// A block of queries, and its rows of o and lse.
+type Piece<'a> = (Block, &'a mut [f32], &'a mut [f32]);
+
+/// The forward pass of some queries, without packing.
+struct FewTask<'a, 'b, K> {
     operands: &'a Operands<'a>,
     source: &'a K,
-    /// A block for each key head, all with as many rows.
-    blocks: &'a [Block],
-    /// The blocks' rows of o and lse.
-    out: (&'a mut [f32], &'a mut [f32]),
+    /// The queries of a key head, or of some of its heads.
+    pieces: &'a mut [Piece<'b>],
 }
 
 thread_local! {
@@ -250,37 +273,45 @@ struct Room {
     /// Values, of a source that doesn't store them as they are read.
     values: Vec<f32>,
     /// The scores of each row for a block of keys.
-    scores: [[Line; KEYS / PANEL]; FEW],
+    scores: [Scores; FEW],
 }
 
-impl<K: Source> Kernel for FewTask<'_, K> {
+impl<K: Source> Kernel for FewTask<'_, '_, K> {
     #[inline(always)]
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
+        let vectors = (simd, transpose);
+        match self.source.format() {
+            None | Some(CacheFormat::F32) => self.run_in::<S, T, f32>(vectors),
+            Some(CacheFormat::F16) => self.run_in::<S, T, f16>(vectors),
+            Some(CacheFormat::Bf16) => self.run_in::<S, T, bf16>(vectors),
+            Some(CacheFormat::E4m3) => self.run_in::<S, T, E4m3>(vectors),
+        }
+    }
+}
+
+impl<K: Source> FewTask<'_, '_, K> {
+    /// Runs the pass over keys and values that are stored in E, if the source stores them as they are read.
+    #[inline(always)]
+    fn run_in<S: Simd, T: Transpose, E: Words>(self, vectors: (S, T)) {
         let Self {
-            operands,
-            source,
-            blocks,
-            out: (o, lse),
+            operands, source, ..
         } = self;
-        let s = operands.problem.sizes();
-        let rows = blocks.first().map_or(1, Block::rows);
         let mut room = ROOM.take().unwrap_or_default();
-        room.turned.make_one(s.head_dim);
-        let o = o.chunks_exact_mut(rows * s.value_dim);
-        for (block, out) in blocks.iter().zip(o.zip(lse.chunks_exact_mut(rows))) {
+        room.turned.make_one(operands.problem.sizes().head_dim);
+        for (block, o, lse) in self.pieces {
             let few = FewQueries {
                 operands,
                 source,
                 block,
                 room: &mut room,
             };
-            few.run(simd, transpose, out);
+            few.run::<S, T, E>(vectors, (o, lse));
         }
         ROOM.set(Some(room));
     }
 }
 
-/// The forward pass of all queries of a key head, without packing.
+/// The forward pass of all queries of a key head, or of some of its heads, without packing.
 struct FewQueries<'a, K> {
     operands: &'a Operands<'a>,
     source: &'a K,
@@ -291,10 +322,9 @@ struct FewQueries<'a, K> {
 impl<K: Source> FewQueries<'_, K> {
     /// Fills the block's rows of o and lse.
     #[inline(always)]
-    fn run<S: Simd, T: Transpose>(
+    fn run<S: Simd, T: Transpose, E: Words>(
         mut self,
-        simd: S,
-        transpose: T,
+        vectors: (S, T),
         (o, lse): (&mut [f32], &mut [f32]),
     ) {
         let (operands, block, source) = (self.operands, self.block, self.source);
@@ -305,31 +335,35 @@ impl<K: Source> FewQueries<'_, K> {
         self.room.q.extend(operands.scaled(block));
         let mut running = [Running::new(); FEW];
         for (keys, full) in operands.key_blocks(block) {
-            let mut tokens = [Tokens::default(); KEYS / TOKENS];
-            let stored = tokens_of(source, head, &keys, &mut tokens);
-            self.score((simd, transpose), head, &keys, stored);
-            let Room { values, scores, .. } = &mut *self.room;
-            let tokens = match stored {
-                Some(tokens) => tokens,
-                None => {
-                    let values = source.values(head, keys.clone(), values);
-                    let some = values.chunks(TOKENS * width);
-                    for (tokens, values) in tokens.iter_mut().zip(some) {
-                        *tokens = Tokens { keys: &[], values };
-                    }
-                    &tokens[..keys.len().div_ceil(TOKENS)]
-                }
-            };
+            let after = keys.end..(keys.end + KEYS).min(s.keys);
+            let mut tokens = [[Tokens::default(); KEYS / TOKENS]; 2];
+            let [tokens, next] = &mut tokens;
+            let stored = tokens_of(source, head, &keys, tokens);
+            self.score::<S, T, E>(vectors, (head, &keys), stored);
             for (row, o) in o.chunks_exact_mut(width).enumerate() {
-                let scores = scores[row][..panels_of(&keys).len()].as_flattened_mut();
+                let scores = &mut self.room.scores[row][..panels_of(&keys).len()];
+                let scores = scores.as_flattened_mut();
                 let none: [&mut [f32]; 2] = [&mut [], &mut []];
-                operands.apply(simd, (block, row), (&keys, full), scores, none);
-                let shrink = running[row].add(simd, scores);
+                operands.apply(vectors.0, (block, row), (&keys, full), scores, none);
+                let shrink = running[row].add(vectors.0, scores);
                 operands.drop((block, row), keys.start, scores);
                 if shrink != 1.0 {
                     o.iter_mut().for_each(|o| *o *= shrink);
                 }
-                in_place::add_values(simd, scores, tokens, o);
+            }
+            let Room { values, scores, .. } = &mut *self.room;
+            let scores = &scores[..block.rows()];
+            if let Some(stored) = stored {
+                let ahead = tokens_of(source, head, &after, next).unwrap_or_default();
+                in_place::add_values::<S, T, E>(vectors, scores, [stored, ahead], o);
+            } else {
+                let values = source.values(head, keys, values);
+                let all = values.chunks(TOKENS * width).map(Tokens::of_values);
+                let count = all.len();
+                for (to, tokens) in next.iter_mut().zip(all) {
+                    *to = tokens;
+                }
+                in_place::add_values::<S, T, f32>(vectors, scores, [&next[..count], &[]], o);
             }
         }
         for (row, o) in o.chunks_exact_mut(width).enumerate() {
@@ -342,13 +376,12 @@ impl<K: Source> FewQueries<'_, K> {
         }
     }
 
-    /// Computes the scores of all rows for a block of keys, which `stored` has if the source has them in this form.
+    /// Computes the scores of all rows for a head's block of keys, which `stored` has if the source has them in this form.
     #[inline(always)]
-    fn score<S: Simd, T: Transpose>(
+    fn score<S: Simd, T: Transpose, E: Words>(
         &mut self,
         (simd, transpose): (S, T),
-        head: usize,
-        keys: &Range<usize>,
+        (head, keys): (usize, &Range<usize>),
         stored: Option<&[Tokens<'_>]>,
     ) {
         let (dim, rows) = (self.operands.problem.sizes().head_dim, self.block.rows());
@@ -356,11 +389,7 @@ impl<K: Source> FewQueries<'_, K> {
             q, turned, scores, ..
         } = &mut *self.room;
         if let Some(tokens) = stored {
-            for (q, scores) in q.chunks_exact(dim).zip(scores) {
-                let (scores, _) = scores.as_flattened_mut().as_chunks_mut();
-                in_place::score(simd, q, tokens, scores);
-            }
-            return;
+            return in_place::score::<S, T, E>((simd, transpose), (q, rows), tokens, scores);
         }
         for (at, first) in keys.clone().step_by(PANEL).enumerate() {
             let some = first..(first + PANEL).min(keys.end);
@@ -462,9 +491,9 @@ pub(crate) trait Source: Sync {
     /// source doesn't store them in this form.
     fn values<'a>(&'a self, head: usize, keys: Range<usize>, room: &'a mut Vec<f32>) -> &'a [f32];
 
-    /// Whether the source stores keys and values as [`Source::tokens`] returns them.
-    fn has_tokens(&self) -> bool {
-        false
+    /// The format of keys and values as [`Source::tokens`] returns them; `None` if the source stores them otherwise.
+    fn format(&self) -> Option<CacheFormat> {
+        None
     }
 
     /// The keys and values of sixteen tokens, from `first` on, a multiple of sixteen; those past the last token are arbitrary. `None` where the

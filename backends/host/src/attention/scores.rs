@@ -57,14 +57,6 @@ impl Block {
         self.heads.len() * self.queries.len()
     }
 
-    /// The block's queries of each head by itself.
-    pub(super) fn by_head(&self) -> impl Iterator<Item = Self> {
-        self.heads.clone().map(|head| Self {
-            heads: head..head + 1,
-            ..self.clone()
-        })
-    }
-
     /// Sequence, head and query of a row.
     fn site(&self, row: usize) -> [usize; 3] {
         let (head, query) = (row / self.queries.len(), row % self.queries.len());

@@ -1,7 +1,6 @@
 //! Blocks of codes of neighbouring columns, whose bytes lie side by side ([`moebius_ops::blocks::interleaved`]): a byte of each column is widened to
 //! a register of words, from which levels and scales are computed.
 
-use crate::values::half;
 use crate::vector::Transpose;
 use moebius_ops::blocks::interleaved::ROWS;
 use moebius_ops::blocks::{Field, GROUP, Layout, Levels, Scales};
@@ -227,7 +226,8 @@ impl<'a, S: Simd, T: Transpose> Columns<'a, S, T> {
     /// A number in F16 at byte `at`.
     #[inline(always)]
     fn half(self, at: usize) -> S::f32s {
-        half(self.simd, self.word([self.at(at), self.at(at + 1)]), 0)
+        let word = self.word([self.at(at), self.at(at + 1)]);
+        self.transpose.halves(self.simd, word, 0)
     }
 
     /// 2^(e − 128), as a product of two powers that f32 has for every e.

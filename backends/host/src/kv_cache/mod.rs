@@ -243,20 +243,17 @@ impl Source for Paged<'_> {
         room
     }
 
-    /// A cache in f32 stores keys and values as they are read.
-    fn has_tokens(&self) -> bool {
-        self.layout.format() == CacheFormat::F32
+    fn format(&self) -> Option<CacheFormat> {
+        Some(self.layout.format())
     }
 
     #[inline(always)]
     fn tokens(&self, head: usize, first: usize) -> Option<Tokens<'_>> {
-        if !self.has_tokens() {
-            return None;
-        }
         let of = self.block(head, first)?;
         Some(Tokens {
             keys: cast_slice(of.keys).as_chunks().0,
             values: cast_slice(of.values),
+            scales: [cast_slice(of.key_scales), cast_slice(of.value_scales)],
         })
     }
 }

@@ -318,7 +318,7 @@ fn add_word<S: Simd, T: Transpose, E: InWords, const N: usize, const V: usize>(
     for (number, left) in left.iter().enumerate() {
         let mut values = [simd.splat_f32s(0.0); V];
         for (value, words) in values.iter_mut().zip(words) {
-            *value = E::of_words(simd, *words, number);
+            *value = E::of_words((simd, transpose), *words, number);
         }
         for (registers, left) in registers.iter_mut().zip(left) {
             let left = simd.splat_f32s(*left);
