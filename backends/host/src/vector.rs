@@ -84,6 +84,16 @@ pub(crate) trait Transpose: Copy {
         bits
     }
 
+    /// Replaces each byte by the one of two that its bit `bit` chooses.
+    #[inline(always)]
+    fn chosen(self, bytes: [u8; 32], bit: u32, of: [u8; 2]) -> [u8; 32] {
+        let mut chosen = bytes;
+        for byte in &mut chosen {
+            *byte = of[usize::from(*byte >> bit & 1)];
+        }
+        chosen
+    }
+
     /// Puts bits, moved up, above those of each byte.
     #[inline(always)]
     fn above(self, bytes: [u8; 32], bits: [u8; 32], up: u32) -> [u8; 32] {
@@ -298,6 +308,18 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
+        fn chosen(self, bytes: [u8; 32], bit: u32, [zero, one]: [u8; 2]) -> [u8; 32] {
+            let (avx, avx2) = (self.0.avx, self.0.avx2);
+            let mask = avx._mm256_set1_epi8((1_u8 << bit).cast_signed());
+            let bits = avx2._mm256_and_si256(pulp::cast(bytes), mask);
+            let is_zero = avx2._mm256_cmpeq_epi8(bits, avx._mm256_setzero_si256());
+            let differ = avx._mm256_set1_epi8((zero ^ one).cast_signed());
+            let one = avx._mm256_set1_epi8(one.cast_signed());
+            let moved = avx2._mm256_and_si256(is_zero, differ);
+            pulp::cast(avx2._mm256_xor_si256(moved, one))
+        }
+
+        #[inline(always)]
         fn above(self, bytes: [u8; 32], bits: [u8; 32], up: u32) -> [u8; 32] {
             let avx2 = self.0.avx2;
             let up = pulp::cast([u64::from(up), 0]);
@@ -383,6 +405,11 @@ pub(crate) mod x86 {
         #[inline(always)]
         fn field(self, bytes: [u8; 32], down: u32, mask: u8) -> [u8; 32] {
             Avx2(*self.0).field(bytes, down, mask)
+        }
+
+        #[inline(always)]
+        fn chosen(self, bytes: [u8; 32], bit: u32, of: [u8; 2]) -> [u8; 32] {
+            Avx2(*self.0).chosen(bytes, bit, of)
         }
 
         #[inline(always)]

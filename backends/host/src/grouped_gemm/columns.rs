@@ -112,6 +112,10 @@ impl<'a> Codes<'a> {
     #[inline(always)]
     pub(super) fn levels<T: Transpose>(self, transpose: T, layout: &Layout, value: usize) -> Plane {
         let mut codes = self.low.bits(transpose, layout.low, value);
+        if let (Some(high), Some(of)) = (self.high, chosen(layout)) {
+            let (plane, bit) = high.place(value);
+            return transpose.above(codes, transpose.chosen(*plane, bit, of), 0);
+        }
         if let (Some(high), Some(field)) = (self.high, layout.high) {
             let high = high.bits(transpose, field, value);
             codes = transpose.above(codes, high, layout.low.bits);
@@ -122,6 +126,18 @@ impl<'a> Codes<'a> {
             Levels::FromZero => transpose.minus(codes, transpose.field(*self.zeros, 0, 15)),
             Levels::Table(table) => transpose.look_up(codes, table),
         }
+    }
+}
+
+/// The upper bits of the level of a code without its highest bit, if these, and the bits of the code below, are all of the level: of 0 and of 1.
+#[inline(always)]
+fn chosen(layout: &Layout) -> Option<[u8; 2]> {
+    layout.high.filter(|high| high.bits == 1)?;
+    let above = 1 << layout.low.bits;
+    match layout.levels {
+        Levels::From(0) => Some([0, above]),
+        Levels::From(zero) if zero == above => Some([zero.wrapping_neg(), 0]),
+        _ => None,
     }
 }
 
