@@ -5,6 +5,7 @@
 //! Sizes come from a problem, whose constructor has checked them; slices of other sizes panic.
 
 pub mod attention;
+pub mod casts;
 pub mod exact;
 mod expert_activation;
 pub mod experts;

@@ -40,6 +40,15 @@ impl<'a> Matrices<'a> {
 }
 
 impl Values<'_> {
+    /// How many numbers there are.
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F16(values) => values.len(),
+            Self::Bf16(values) => values.len(),
+        }
+    }
+
     /// Converts `to.len()` numbers from `at` on to f32.
     #[inline(always)]
     pub(crate) fn convert(self, at: usize, to: &mut [f32]) {

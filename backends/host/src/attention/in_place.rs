@@ -6,7 +6,7 @@
 //! A cache stores the tokens of a head in pieces that a processor doesn't prefetch past the end of. What is read next is therefore prefetched: values
 //! while their keys are read, and the next keys while values are.
 
-use super::panels::Line;
+use super::panels::{Line, PANEL};
 use super::scores::KEYS;
 use crate::product::prefetch;
 use crate::values::Words;
@@ -41,7 +41,7 @@ impl<'a> Tokens<'a> {
 }
 
 /// The scores of a query for a block of keys.
-pub(super) type Scores = [Line; KEYS / super::panels::PANEL];
+pub(super) type Scores = [Line; KEYS / PANEL];
 
 /// Computes the products of queries q \[rows, D\] and the keys of tokens, whose values are prefetched.
 #[inline(always)]

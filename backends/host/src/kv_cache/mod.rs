@@ -3,9 +3,12 @@
 mod codes;
 
 use crate::attention::{Line, Operands, Source, Tokens, over};
+use crate::casts::rounded;
 use crate::vector::Transpose;
 use codes::Codes;
-use moebius_ops::attention::{Problem, Sizes};
+use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use moebius_ops::attention::{MAX_HEAD_DIM, Problem, Sizes};
 use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};
 use pulp::bytemuck::cast_slice;
 use rayon::prelude::*;
@@ -47,6 +50,20 @@ fn write(l: &Layout, block: &mut [i32], token: usize, [key, value]: [&[f32]; 2])
         }
         return;
     }
+    if let CacheFormat::F16 | CacheFormat::Bf16 = format {
+        let mut codes = [0; MAX_HEAD_DIM];
+        halves(format, key, &mut codes);
+        let pairs = codes.as_chunks::<2>().0;
+        for (to, pair) in block[token..].iter_mut().step_by(BLOCK).zip(&pairs[..keys]) {
+            *to = both(*pair);
+        }
+        halves(format, value, &mut codes);
+        let (low, high) = codes.split_at(values);
+        for (to, (low, high)) in block[row..][..values].iter_mut().zip(low.iter().zip(high)) {
+            *to = both([*low, *high]);
+        }
+        return;
+    }
     let [key_scale, value_scale] = [key, value].map(|row| format.scale_of(row));
     for w in 0..keys {
         block[w * BLOCK + token] = word(format, key_scale, |at| key[w * per + at]);
@@ -58,6 +75,23 @@ fn write(l: &Layout, block: &mut [i32], token: usize, [key, value]: [&[f32]; 2])
         let scales = BLOCK * (keys + values) + token;
         block[scales] = key_scale.to_bits() as i32;
         block[scales + BLOCK] = value_scale.to_bits() as i32;
+    }
+}
+
+/// The word of two codes, the first in its low bits.
+fn both([low, high]: [u16; 2]) -> i32 {
+    (u32::from(high) << 16 | u32::from(low)).cast_signed()
+}
+
+/// Rounds the numbers of a row to f16 or bf16.
+fn halves(format: CacheFormat, row: &[f32], to: &mut [u16]) {
+    let to = &mut to[..row.len()];
+    if format == CacheFormat::F16 {
+        let to: &mut [f16] = to.reinterpret_cast_mut();
+        return to.convert_from_f32_slice(row);
+    }
+    for (to, value) in to.iter_mut().zip(row) {
+        *to = rounded(*value).to_bits();
     }
 }
 

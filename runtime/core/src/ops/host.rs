@@ -6,7 +6,8 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::ops::IntTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
-use burn::tensor::{DType, FloatDType, TensorData};
+use burn::tensor::{DType, TensorData};
+use moebius_host::casts;
 use moebius_host::permute::Segments;
 use moebius_host::{Matrices, Values};
 use moebius_ops::TensorInfo;
@@ -134,17 +135,31 @@ pub(super) fn float_tensor(values: Vec<f32>, shape: &[usize]) -> Rows {
     Flex::float_from_data(data, &Default::default())
 }
 
-/// Casts values to `dtype`.
+/// Casts values to `dtype`, which is f32, f16 or bf16. Burn's own casts take one value after the other.
 pub(super) fn cast_like(values: Rows, dtype: DType) -> Rows {
-    let to = match dtype {
-        DType::F16 => FloatDType::F16,
-        DType::BF16 => FloatDType::BF16,
-        _ => FloatDType::F32,
-    };
     if values.dtype() == dtype {
         return values;
     }
-    Flex::float_cast(values, to)
+    let values = contiguous(values);
+    let shape = values.shape();
+    let data = match (values.dtype(), dtype) {
+        (DType::F32, DType::F16) => TensorData::new(casts::to_f16(values.storage()), shape),
+        (DType::F32, DType::BF16) => TensorData::new(casts::to_bf16(values.storage()), shape),
+        (DType::F16 | DType::BF16, DType::F32) => {
+            TensorData::new(casts::widened(numbers(&values)), shape)
+        }
+        _ => return Flex::float_cast(values, dtype.into()),
+    };
+    Flex::float_from_data(data, &Default::default())
+}
+
+/// The numbers of a contiguous tensor.
+fn numbers(tensor: &Rows) -> Values<'_> {
+    match tensor.dtype() {
+        DType::F16 => Values::F16(tensor.storage()),
+        DType::BF16 => Values::Bf16(tensor.storage()),
+        _ => Values::F32(tensor.storage()),
+    }
 }
 
 pub(super) fn to_f32(tensor: Rows) -> Rows {
@@ -156,11 +171,7 @@ pub(super) fn matrices(tensor: &Rows) -> Matrices<'_> {
     let shape = tensor.shape();
     let last = shape.num_dims() - 1;
     Matrices {
-        values: match tensor.dtype() {
-            DType::F16 => Values::F16(tensor.storage()),
-            DType::BF16 => Values::Bf16(tensor.storage()),
-            _ => Values::F32(tensor.storage()),
-        },
+        values: numbers(tensor),
         rows: shape[last - 1],
         columns: shape[last],
     }
