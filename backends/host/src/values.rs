@@ -76,8 +76,16 @@ pub(crate) trait Words {
     /// Numbers in a word; the first is in its lowest bits.
     const IN_WORD: usize = 1;
 
-    /// Whether numbers are multiplied by a scale, which lies elsewhere.
-    const SCALED: bool = false;
+    /// What numbers are multiplied by once more, with a scale that lies elsewhere; `None` where they have no scale.
+    const SCALED: Option<f32> = None;
+
+    /// The same numbers where all are [plain](Self::are_plain), which take fewer instructions.
+    type Plain: Words;
+
+    /// Whether no number in these words, with these scales, needs more than [`Self::Plain`] does.
+    fn are_plain(_words: &[u32], _scales: &[f32]) -> bool {
+        true
+    }
 
     /// Converts the number of each word that has this place to f32. A word with one number is its bits.
     #[inline(always)]
@@ -92,12 +100,17 @@ pub(crate) trait InWords: Stored + Words {
     fn bytes(values: &[Self]) -> &[u8];
 }
 
-impl Words for f32 {}
+impl Words for f32 {
+    type Plain = Self;
+}
 
-impl Words for [u16; 2] {}
+impl Words for [u16; 2] {
+    type Plain = Self;
+}
 
 impl Words for bf16 {
     const IN_WORD: usize = 2;
+    type Plain = Self;
 
     #[inline(always)]
     fn of_words<S: Simd, T: Transpose>(
@@ -114,6 +127,7 @@ impl Words for bf16 {
 
 impl Words for f16 {
     const IN_WORD: usize = 2;
+    type Plain = Self;
 
     #[inline(always)]
     fn of_words<S: Simd, T: Transpose>(
@@ -196,11 +210,50 @@ impl InWords for f16 {
 /// Four codes in E4M3 in each word, and a scale for each number or row of them.
 pub(crate) struct E4m3;
 
+/// The factor that an exponent of E4M3 lacks where an f32 has its own.
+const REBIAS: f32 = f32::from_bits(247 << 23);
+
 impl Words for E4m3 {
     const IN_WORD: usize = 4;
-    const SCALED: bool = true;
+    const SCALED: Option<f32> = Some(1.0);
+    type Plain = PlainE4m3;
 
-    /// Moves the bits of each code to where an f32 has its exponent and mantissa, which gives a number too small by the factor 2^120.
+    /// Says whether no code is NaN, and no scale so large that its product with 2^120 isn't finite.
+    #[inline(always)]
+    fn are_plain(words: &[u32], scales: &[f32]) -> bool {
+        let nan = words.iter().fold(0, |any, word| {
+            // Seven ones carry into the eighth bit.
+            any | ((word & 0x7F7F_7F7F) + 0x0101_0101)
+        });
+        let large = scales
+            .iter()
+            .fold(false, |any, scale| any | (*scale >= 256.0));
+        nan & 0x8080_8080 == 0 && !large
+    }
+
+    #[inline(always)]
+    fn of_words<S: Simd, T: Transpose>(
+        (simd, transpose): (S, T),
+        words: S::u32s,
+        number: usize,
+    ) -> S::f32s {
+        let small = PlainE4m3::of_words((simd, transpose), words, number);
+        let number = simd.mul_f32s(small, simd.splat_f32s(REBIAS));
+        let nan = simd.splat_f32s(f32::from_bits(0x07F0_0000));
+        let is_nan = simd.less_than_or_equal_f32s(nan, simd.abs_f32s(small));
+        simd.select_f32s(is_nan, simd.splat_f32s(f32::NAN), number)
+    }
+}
+
+/// Four codes in E4M3 in each word, none of them NaN.
+pub(crate) struct PlainE4m3;
+
+impl Words for PlainE4m3 {
+    const IN_WORD: usize = 4;
+    const SCALED: Option<f32> = Some(REBIAS);
+    type Plain = Self;
+
+    /// Moves the bits of each code to where an f32 has its exponent and mantissa.
     #[inline(always)]
     fn of_words<S: Simd, T: Transpose>(
         (simd, transpose): (S, T),
@@ -210,11 +263,6 @@ impl Words for E4m3 {
         let up = simd.splat_u32s(24 - 8 * number as u32);
         let top = simd.wrapping_dyn_shl_u32s(words, up);
         let bits = transpose.down(simd, top, simd.splat_u32s(4));
-        let bits = simd.and_u32s(bits, simd.splat_u32s(0x87F0_0000));
-        let small = simd.transmute_f32s_u32s(bits);
-        let number = simd.mul_f32s(small, simd.splat_f32s(f32::from_bits(247 << 23)));
-        let nan = simd.splat_f32s(f32::from_bits(0x07F0_0000));
-        let is_nan = simd.less_than_or_equal_f32s(nan, simd.abs_f32s(small));
-        simd.select_f32s(is_nan, simd.splat_f32s(f32::NAN), number)
+        simd.transmute_f32s_u32s(simd.and_u32s(bits, simd.splat_u32s(0x87F0_0000)))
     }
 }

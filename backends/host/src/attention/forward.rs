@@ -339,7 +339,12 @@ impl<K: Source> FewQueries<'_, K> {
             let mut tokens = [[Tokens::default(); KEYS / TOKENS]; 2];
             let [tokens, next] = &mut tokens;
             let stored = tokens_of(source, head, &keys, tokens);
-            self.score::<S, T, E>(vectors, (head, &keys), stored);
+            let plain = in_place::are_plain::<E>(stored.unwrap_or_default());
+            if plain {
+                self.score::<S, T, E::Plain>(vectors, (head, &keys), stored);
+            } else {
+                self.score::<S, T, E>(vectors, (head, &keys), stored);
+            }
             for (row, o) in o.chunks_exact_mut(width).enumerate() {
                 let scores = &mut self.room.scores[row][..panels_of(&keys).len()];
                 let scores = scores.as_flattened_mut();
@@ -355,7 +360,11 @@ impl<K: Source> FewQueries<'_, K> {
             let scores = &scores[..block.rows()];
             if let Some(stored) = stored {
                 let ahead = tokens_of(source, head, &after, next).unwrap_or_default();
-                in_place::add_values::<S, T, E>(vectors, scores, [stored, ahead], o);
+                if plain {
+                    in_place::add_values::<S, T, E::Plain>(vectors, scores, [stored, ahead], o);
+                } else {
+                    in_place::add_values::<S, T, E>(vectors, scores, [stored, ahead], o);
+                }
             } else {
                 let values = source.values(head, keys, values);
                 let all = values.chunks(TOKENS * width).map(Tokens::of_values);
@@ -366,6 +375,14 @@ impl<K: Source> FewQueries<'_, K> {
                 in_place::add_values::<S, T, f32>(vectors, scores, [&next[..count], &[]], o);
             }
         }
+        self.finish(&running, (o, lse));
+    }
+
+    /// Divides the rows by their sums of exponentials, including sinks.
+    #[inline(always)]
+    fn finish(self, running: &[Running], (o, lse): (&mut [f32], &mut [f32])) {
+        let (operands, block) = (self.operands, self.block);
+        let width = operands.problem.sizes().value_dim;
         for (row, o) in o.chunks_exact_mut(width).enumerate() {
             let head = block.heads.start + row / block.queries.len();
             let sink = operands.sinks.get(head).copied();

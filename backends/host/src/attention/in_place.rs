@@ -30,6 +30,21 @@ pub(crate) struct Tokens<'a> {
     pub(crate) scales: [&'a [f32]; 2],
 }
 
+/// Whether all keys and values are [plain](Words::are_plain).
+#[inline(always)]
+pub(super) fn are_plain<E: Words>(tokens: &[Tokens<'_>]) -> bool {
+    tokens.iter().all(
+        #[inline(always)]
+        |Tokens {
+             keys,
+             values,
+             scales,
+         }| {
+            E::are_plain(keys.as_flattened(), scales[0]) && E::are_plain(values, scales[1])
+        },
+    )
+}
+
 impl<'a> Tokens<'a> {
     /// Values v \[16, Dv\] in f32, without keys.
     pub(super) fn of_values(values: &'a [f32]) -> Self {
@@ -107,9 +122,11 @@ fn score_some<S: Simd, T: Transpose, E: Words, const N: usize, const M: usize>(
     for lane in (0..TOKENS).step_by(S::F32_LANES) {
         let mut sums = [[simd.splat_f32s(0.0); M]; N];
         let mut scales = [simd.splat_f32s(1.0); M];
-        if E::SCALED {
+        if let Some(factor) = E::SCALED {
+            let factor = simd.splat_f32s(factor);
             for m in 0..M {
-                scales[m] = S::as_simd_f32s(&tokens[m].scales[0][lane..]).0[0];
+                let own = S::as_simd_f32s(&tokens[m].scales[0][lane..]).0[0];
+                scales[m] = simd.mul_f32s(own, factor);
             }
         }
         for word in 0..tokens[0].keys.len() {
@@ -123,7 +140,7 @@ fn score_some<S: Simd, T: Transpose, E: Words, const N: usize, const M: usize>(
                 let mut keys = [simd.splat_f32s(0.0); M];
                 for m in 0..M {
                     keys[m] = E::of_words(vectors, words[m], number);
-                    if E::SCALED {
+                    if E::SCALED.is_some() {
                         keys[m] = simd.mul_f32s(keys[m], scales[m]);
                     }
                 }
@@ -215,9 +232,8 @@ fn add_some<S: Simd, T: Transpose, E: Words, const N: usize, const V: usize>(
         let mut next = next.chunks(next.len().div_ceil(TOKENS).max(1));
         for (token, values) in tokens.values.chunks_exact(words).enumerate() {
             prefetch(next.next().unwrap_or_default());
-            let values = decoded::<S, T, E, V>(vectors, &values[at..][..count], || {
-                simd.splat_f32s(tokens.scales[1][token])
-            });
+            let scale = || tokens.scales[1][token];
+            let values = decoded::<S, T, E, V>(vectors, &values[at..][..count], scale);
             for n in 0..N {
                 let p = p[n].as_flattened()[TOKENS * group + token];
                 // A probability of 0 is skipped, because 0 times a NaN would not be 0.
@@ -247,7 +263,7 @@ fn add_some<S: Simd, T: Transpose, E: Words, const N: usize, const V: usize>(
 fn decoded<S: Simd, T: Transpose, E: Words, const V: usize>(
     vectors: (S, T),
     words: &[u32],
-    scale: impl FnOnce() -> S::f32s,
+    scale: impl FnOnce() -> f32,
 ) -> [S::f32s; SUMS] {
     let simd = vectors.0;
     let mut values = [simd.splat_f32s(0.0); SUMS];
@@ -262,8 +278,8 @@ fn decoded<S: Simd, T: Transpose, E: Words, const V: usize>(
             values[V * number + v] = E::of_words(vectors, words, number);
         }
     }
-    if E::SCALED {
-        let scale = scale();
+    if let Some(factor) = E::SCALED {
+        let scale = simd.splat_f32s(scale() * factor);
         for value in &mut values[..V * E::IN_WORD] {
             *value = simd.mul_f32s(*value, scale);
         }
