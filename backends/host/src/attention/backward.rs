@@ -326,8 +326,8 @@ impl<'a> PairGradients<'a> {
             let dk = &mut part.dk[local * across..][..keys.len() * across];
             if let Some(hidden) = &hidden.0 {
                 let pairs = Pairs::new(ds, hidden, stride);
-                pairs.add_rows(&self.packed.keys, keys.clone(), &mut sums);
-                pairs.add_columns(&q, dk);
+                pairs.add_rows(simd, (&self.packed.keys, keys.clone()), &mut sums);
+                pairs.add_columns(simd, &q, dk);
             } else {
                 let right = (&self.packed.keys, keys.clone(), 0..across);
                 add_product(simd, (Left::Rows(ds, stride), rows), right, &mut sums);
@@ -340,7 +340,7 @@ impl<'a> PairGradients<'a> {
             let across = d_o.count();
             let dv = &mut part.dv[local * across..][..keys.len() * across];
             if let Some(hidden) = &hidden.0 {
-                Pairs::new(p, hidden, stride).add_columns(d_o, dv);
+                Pairs::new(p, hidden, stride).add_columns(simd, d_o, dv);
             } else {
                 let left = (Left::Columns(p, stride), keys.len());
                 add_product(simd, left, (d_o, 0..rows, 0..across), dv);

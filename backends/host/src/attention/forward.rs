@@ -148,7 +148,7 @@ impl WithSimd for Task<'_> {
                 }
                 Some(hidden) => {
                     let pairs = Pairs::new(p, &hidden, tiles * PANEL);
-                    pairs.add_rows(&self.packed.values, inner, &mut sums);
+                    pairs.add_rows(simd, (&self.packed.values, inner), &mut sums);
                 }
             }
         }

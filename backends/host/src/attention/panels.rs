@@ -297,27 +297,36 @@ impl<'a> Pairs<'a> {
     }
 
     /// Adds factors · right to `sums` \[rows, panels\], for the rows `keys` of the right.
-    pub(super) fn add_rows(&self, right: &Panels, keys: Range<usize>, sums: &mut [Line]) {
+    #[inline(always)]
+    pub(super) fn add_rows<S: Simd>(
+        &self,
+        simd: S,
+        (right, keys): (&Panels, Range<usize>),
+        sums: &mut [Line],
+    ) {
         let across = right.count();
         for (row, sums) in sums.chunks_exact_mut(across).enumerate() {
             for (lane, key) in keys.clone().enumerate() {
-                self.add((row, lane), right.row(key), sums);
+                self.add(simd, (row, lane), right.row(key), sums);
             }
         }
     }
 
     /// Adds factorsᵀ · right to `sums` \[keys, panels\].
-    pub(super) fn add_columns(&self, right: &Panels, sums: &mut [Line]) {
+    #[inline(always)]
+    pub(super) fn add_columns<S: Simd>(&self, simd: S, right: &Panels, sums: &mut [Line]) {
         let across = right.count();
         for (lane, sums) in sums.chunks_exact_mut(across).enumerate() {
             for row in 0..self.factors.len() / self.stride {
-                self.add((row, lane), right.row(row), sums);
+                self.add(simd, (row, lane), right.row(row), sums);
             }
         }
     }
 
-    fn add<'l>(
+    #[inline(always)]
+    fn add<'l, S: Simd>(
         &self,
+        simd: S,
         (row, lane): (usize, usize),
         lines: impl Iterator<Item = &'l Line>,
         sums: &mut [Line],
@@ -326,10 +335,11 @@ impl<'a> Pairs<'a> {
         if self.hidden[at] {
             return;
         }
-        let factor = self.factors[at];
+        let factor = simd.splat_f32s(self.factors[at]);
         for (sums, line) in sums.iter_mut().zip(lines) {
-            for (sum, value) in sums.iter_mut().zip(line) {
-                *sum = factor.mul_add(*value, *sum);
+            let sums = S::as_mut_simd_f32s(sums).0;
+            for (sum, value) in sums.iter_mut().zip(S::as_simd_f32s(line).0) {
+                *sum = simd.mul_add_e_f32s(factor, *value, *sum);
             }
         }
     }
