@@ -1,5 +1,6 @@
 //! Conversions between f32 and the types of 16 bits.
 
+use crate::sets::held;
 use half::{bf16, f16};
 use moebius_host::Values;
 use moebius_host::casts::{to_bf16, to_f16, widened};
@@ -14,6 +15,7 @@ fn numbers() -> Vec<f32> {
 
 #[test]
 fn numbers_are_rounded_as_one_by_one() {
+    held();
     let all = numbers();
     let bits = |numbers: Vec<bf16>| numbers.iter().map(|n| n.to_bits()).collect::<Vec<_>>();
     let expected = all.iter().map(|n| bf16::from_f32(*n)).collect();
@@ -25,6 +27,7 @@ fn numbers_are_rounded_as_one_by_one() {
 
 #[test]
 fn numbers_of_16_bits_are_widened_exactly() {
+    held();
     let bits = 0..=u16::MAX;
     let halves: Vec<f16> = bits.clone().map(f16::from_bits).collect();
     let brains: Vec<bf16> = bits.map(bf16::from_bits).collect();

@@ -4,10 +4,10 @@ use moebius_host::{Simd, limit_simd};
 use std::env;
 use std::process::Command;
 
-/// Names the set that [`narrower_sets_pass_the_tests_of_products`] holds a process to.
+/// Names the set that [`narrower_sets_pass_the_tests_of_products_and_caches`] holds a process to.
 const HELD: &str = "MOEBIUS_TEST_ROLE";
 
-/// Holds this process to a narrower set where the variable names one. Each test of products calls it first.
+/// Holds this process to a narrower set where the variable names one. Each test of products, caches and casts calls it first.
 pub(crate) fn held() {
     if let Ok(set) = env::var(HELD) {
         limit_simd(set.parse().unwrap()).unwrap();
@@ -15,10 +15,12 @@ pub(crate) fn held() {
 }
 
 #[test]
-fn narrower_sets_pass_the_tests_of_products() {
+fn narrower_sets_pass_the_tests_of_products_and_caches() {
     for set in &Simd::available()[1..] {
         let mut tests = Command::new(env::current_exe().unwrap());
-        let tests = tests.args(["coded::", "products::"]).env(HELD, set.name());
+        let tests = tests
+            .args(["caches::", "casts::", "coded::", "products::"])
+            .env(HELD, set.name());
         let output = tests.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{set}: {said}");
