@@ -2,12 +2,12 @@
 
 use crate::values::Values;
 use crate::vector::{Kernel, Transpose, dispatch};
+use crate::workers::each_row;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use pulp::Simd;
-use rayon::prelude::*;
 
-/// Values that one thread converts: fewer take less time than to wake another.
+/// Values that are converted together, as many as threads are woken for.
 const PART: usize = 1 << 15;
 
 /// Converts numbers to f32, which holds them exactly.
@@ -38,12 +38,7 @@ fn converted<N: Copy + Default + Send>(
     write: impl Fn(usize, &mut [N]) + Sync,
 ) -> Vec<N> {
     let mut all = vec![N::default(); len];
-    if len <= PART {
-        write(0, &mut all);
-    } else {
-        let parts = all.par_chunks_mut(PART).enumerate();
-        parts.for_each(|(part, to)| write(part * PART, to));
-    }
+    each_row(&mut all, PART, &|part, to: &mut [N]| write(part * PART, to));
     all
 }
 

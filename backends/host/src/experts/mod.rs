@@ -4,13 +4,13 @@ mod backward;
 
 pub use backward::{Gradients, WeightGradients};
 
+use crate::casts::to_bf16;
 use crate::expert_activation::HiddenActivation;
 use crate::permute::{Segments, combined, padded};
 use crate::product::{Factor, Lines, Product, Right, Run, Spread, pieces};
 use crate::spare::Spare;
 use crate::values::{Matrices, Values};
 use backward::Backward;
-use half::bf16;
 use moebius_ops::experts::Problem;
 use std::ops::Range;
 
@@ -188,7 +188,7 @@ impl Forward<'_> {
         let right = Factor::stacked(self.experts.w_out, expert, Run::Along);
         // Kernels round the hidden values of a layer of bf16, too.
         let in_pairs = matches!(self.x.values, Values::Bf16(_)) && right.pairs().is_some();
-        let rounded = in_pairs.then(|| rounded(&hidden));
+        let rounded = in_pairs.then(|| to_bf16(&hidden));
         let left = match &rounded {
             Some(rounded) => Factor::rows(Matrices {
                 values: Values::Bf16(rounded),
@@ -203,10 +203,6 @@ impl Forward<'_> {
         };
         product.of_rows(0..rows.len(), y, spread);
     }
-}
-
-fn rounded(values: &[f32]) -> Vec<bf16> {
-    values.iter().map(|value| bf16::from_f32(*value)).collect()
 }
 
 /// The weights and biases of all experts.
