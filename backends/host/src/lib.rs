@@ -9,6 +9,7 @@ pub mod casts;
 pub mod exact;
 mod expert_activation;
 pub mod experts;
+mod fp8_codes;
 pub mod fused;
 pub mod grouped_gemm;
 pub mod kv_cache;

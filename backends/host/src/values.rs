@@ -1,8 +1,10 @@
 //! Numbers in their stored types.
 
+use crate::fp8_codes::{CODES, Format, decoded};
 use crate::vector::Transpose;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
+use moebius_ops::fp8::Fp8Format;
 use pulp::Simd;
 use pulp::bytemuck::cast_slice;
 
@@ -210,25 +212,18 @@ impl InWords for f16 {
 /// Four codes in E4M3 in each word, and a scale for each number or row of them.
 pub(crate) struct E4m3;
 
-/// The factor that an exponent of E4M3 lacks where an f32 has its own.
-const REBIAS: f32 = f32::from_bits(247 << 23);
+const E4M3: Format = Format::of(Fp8Format::E4M3);
 
 impl Words for E4m3 {
-    const IN_WORD: usize = 4;
+    const IN_WORD: usize = CODES;
     const SCALED: Option<f32> = Some(1.0);
     type Plain = PlainE4m3;
 
-    /// Says whether no code is NaN, and no scale so large that its product with 2^120 isn't finite.
+    /// Says whether no code is NaN, and the product of each scale and the factor that codes lack is finite.
     #[inline(always)]
     fn are_plain(words: &[u32], scales: &[f32]) -> bool {
-        let nan = words.iter().fold(0, |any, word| {
-            // Seven ones carry into the eighth bit.
-            any | ((word & 0x7F7F_7F7F) + 0x0101_0101)
-        });
-        let large = scales
-            .iter()
-            .fold(false, |any, scale| any | (*scale >= 256.0));
-        nan & 0x8080_8080 == 0 && !large
+        let fits = |scale: &f32| (scale * E4M3.rebias).is_finite();
+        E4M3.are_plain(words) && scales.iter().fold(true, |all, scale| all & fits(scale))
     }
 
     #[inline(always)]
@@ -238,31 +233,23 @@ impl Words for E4m3 {
         number: usize,
     ) -> S::f32s {
         let small = PlainE4m3::of_words((simd, transpose), words, number);
-        let number = simd.mul_f32s(small, simd.splat_f32s(REBIAS));
-        let nan = simd.splat_f32s(f32::from_bits(0x07F0_0000));
+        let number = simd.mul_f32s(small, simd.splat_f32s(E4M3.rebias));
+        let nan = simd.splat_f32s(f32::from_bits(E4M3.special));
         let is_nan = simd.less_than_or_equal_f32s(nan, simd.abs_f32s(small));
         simd.select_f32s(is_nan, simd.splat_f32s(f32::NAN), number)
     }
 }
 
-/// Four codes in E4M3 in each word, none of them NaN.
+/// Four codes in E4M3 in each word, none of them NaN, without the factor that they [lack](crate::fp8_codes).
 pub(crate) struct PlainE4m3;
 
 impl Words for PlainE4m3 {
-    const IN_WORD: usize = 4;
-    const SCALED: Option<f32> = Some(REBIAS);
+    const IN_WORD: usize = CODES;
+    const SCALED: Option<f32> = Some(E4M3.rebias);
     type Plain = Self;
 
-    /// Moves the bits of each code to where an f32 has its exponent and mantissa.
     #[inline(always)]
-    fn of_words<S: Simd, T: Transpose>(
-        (simd, transpose): (S, T),
-        words: S::u32s,
-        number: usize,
-    ) -> S::f32s {
-        let up = simd.splat_u32s(24 - 8 * number as u32);
-        let top = simd.wrapping_dyn_shl_u32s(words, up);
-        let bits = transpose.down(simd, top, simd.splat_u32s(4));
-        simd.transmute_f32s_u32s(simd.and_u32s(bits, simd.splat_u32s(0x87F0_0000)))
+    fn of_words<S: Simd, T: Transpose>(vectors: (S, T), words: S::u32s, number: usize) -> S::f32s {
+        decoded(vectors, E4M3, words, number)
     }
 }

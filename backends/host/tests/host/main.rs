@@ -17,6 +17,9 @@ mod simd {
     pub(crate) use moebius_host::{Simd, simd};
 }
 
+#[allow(unused, unreachable_pub, reason = "what products take from it")]
+#[path = "../../src/fp8_codes.rs"]
+mod fp8_codes;
 #[allow(unused, reason = "products in pairs are all that is tested inside")]
 #[path = "../../src/product/mod.rs"]
 mod product;

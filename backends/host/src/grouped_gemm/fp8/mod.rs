@@ -3,12 +3,13 @@
 mod decode;
 
 use super::{coded, coded_backward};
+use crate::fp8_codes::{CODES, Format};
 use crate::permute::Segments;
 use crate::product::{Factor, Part, Right, Run, Scratch, WIDEST, prefetch};
 use crate::quantize::Scales;
 use crate::values::Matrices;
 use crate::vector::Transpose;
-use decode::{CODES, Format, MOST, OfPanel, decode, multiply_few};
+use decode::{MOST, OfPanel, decode, multiply_few};
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
