@@ -5,10 +5,10 @@ use super::LinearBench;
 use crate::ceiling::{copies_beyond, last_level_cache};
 use crate::options::element;
 use burn::module::Param;
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor, TensorData, bf16};
 use moebius::Error;
 use moebius_ops::Mismatch;
-use moebius_ops::blocks::{BlockFormat, Scales};
+use moebius_ops::blocks::{BlockFormat, Levels, Scales};
 use moebius_ops::grouped_gemm::Problem;
 use std::cell::Cell;
 use std::f64::consts::TAU;
@@ -62,13 +62,19 @@ pub(super) fn weights(bench: &LinearBench) -> u64 {
     bench.n as u64 * bench.k as u64
 }
 
-/// The bytes of W \[n, k\] in blocks with any codes, in a format that begins with a scale in F16, or with that of scales and that of minima: both
-/// are 2^-8.
+/// The bytes of W \[n, k\] in blocks: BF16 up to 1/64, or any codes, in a format that begins with a scale in F16, or with that of scales and that of
+/// minima: both are 2^-8.
 pub(super) fn blocks(bench: &LinearBench, format: BlockFormat) -> Vec<u8> {
     let layout = format.layout();
     let count = weights(bench) as usize / layout.values * layout.bytes;
     let byte = |i: usize| ((i as u32).wrapping_mul(0x9E37_79B9) >> 24) as u8;
     let mut bytes: Vec<u8> = (0..count).map(byte).collect();
+    if layout.levels == Levels::Bf16 {
+        for pair in bytes.as_chunks_mut::<2>().0 {
+            *pair = bf16::from_f32(f32::from(pair[0].cast_signed()) / 8192.0).to_le_bytes();
+        }
+        return bytes;
+    }
     let halves = 1 + usize::from(layout.scales == Scales::SixBits);
     for block in bytes.chunks_exact_mut(layout.bytes) {
         for half in block.as_chunks_mut::<2>().0.iter_mut().take(halves) {

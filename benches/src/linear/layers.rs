@@ -9,10 +9,10 @@ use burn::nn;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use cubecl::client::Client;
 use cubecl::server::Handle;
-use moebius::Error;
 use moebius::blocks::{BlockFormat, BlockLayout, BlockTensor};
 use moebius::fp8::{ActivationScaling, Quantizer, Weight};
 use moebius::nn::Linear;
+use moebius::{Error, in_large_pages};
 use moebius_device::{Capability, memory_in_use};
 use moebius_ops::grouped_gemm::sparse24::GROUP;
 use moebius_ops::grouped_gemm::{Problem, Stored};
@@ -80,7 +80,7 @@ impl Setup {
         let copies = copies(bench, place.opened.capability.is_cpu(), weights(bench));
         Ok(Self {
             fp8: OnTensors {
-                layers: Turns::of(copies, quantized)?,
+                layers: loaded(copies, quantized)?,
                 forward: |layer, x| layer.forward(x),
                 x: input(bench, &device, data),
                 device,
@@ -153,8 +153,16 @@ struct Kernel {
     out: (usize, DType),
 }
 
-/// Formats of blocks that are measured: the plainest, and the one that most files have.
-const BLOCKS: [BlockFormat; 2] = [BlockFormat::Q8_0, BlockFormat::Q4K];
+/// Copies of a layer, in the memory that the layers of a loaded model have.
+fn loaded(
+    copies: usize,
+    layer: impl Fn() -> Result<Linear, Error>,
+) -> Result<Turns<Linear>, Error> {
+    Turns::of(copies, || Ok(in_large_pages(layer()?)))
+}
+
+/// Formats of blocks that are measured: the one that most models come in, the plainest with codes, and the one that most files of codes have.
+const BLOCKS: [BlockFormat; 3] = [BlockFormat::Bf16, BlockFormat::Q8_0, BlockFormat::Q4K];
 
 /// The weights of a layer beside the FP8 layer.
 #[derive(Clone, Copy)]
@@ -234,7 +242,7 @@ impl FloatPath {
         let size = bytes.len() as u64;
         let copies = copies(bench, place.opened.capability.is_cpu(), size);
         let name = format!("our layer in blocks, {format}");
-        let layers = Turns::of(copies, layer)?;
+        let layers = loaded(copies, layer)?;
         let named = (name, Of::Blocks(format), size);
         Ok(Self::of_layers(bench, place, data, named, layers))
     }
@@ -248,7 +256,7 @@ impl FloatPath {
         let bytes = layer()?.bytes() as u64;
         let copies = copies(bench, place.opened.capability.is_cpu(), bytes);
         let name = format!("our {} layer, 2:4", float_problem(bench)?.element);
-        let layers = Turns::of(copies, layer)?;
+        let layers = loaded(copies, layer)?;
         let named = (name, Of::Sparse24, bytes);
         Ok(Self::of_layers(bench, place, data, named, layers))
     }
@@ -301,7 +309,7 @@ impl FloatPath {
         data: &HostData,
     ) -> Result<Self, BenchError> {
         let (weights, shape) = (&data.weights, [bench.n, bench.k]);
-        let layers = Turns::of(copies, || {
+        let layers = loaded(copies, || {
             Linear::new(weight(weights, shape, bench.dtype, &place.device), None)
         })?;
         let name = format!("our {} layer", float_problem(bench)?.element);

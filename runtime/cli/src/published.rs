@@ -18,7 +18,7 @@ use moebius_model::{Adapter, ExpertLoad, LayerTokens};
 use moebius_text::{Chat, ChatTemplate, Files, Message, Tokenizer};
 use moebius_weights::folder::model_at;
 
-use crate::args::{FormArgs, ModelArgs, ModelPrecision, PlaceArgs, PromptArgs};
+use crate::args::{FormArgs, ModelArgs, ModelPrecision, PlaceArgs, PromptArgs, Weights};
 use crate::bundled;
 use crate::devices::bytes;
 use crate::error::CliError;
@@ -161,19 +161,7 @@ pub(crate) fn opened(
     if place.expert_cache.is_some() {
         check_experts("--expert-cache", files)?;
     }
-    check_blocks("--weights", place.weights, place.dtype)?;
-    if place.narrow_embedding && place.dtype != ModelPrecision::F32 {
-        let got = place.dtype.option();
-        let message = format!("--narrow-embedding: expected --dtype f32, got {got}");
-        let hint = "fp8 has a narrow embedding where the device takes it, f16 and bf16 narrow all";
-        return Err(CliError::usage(message, Some(hint)));
-    }
-    if place.exact && place.dtype != ModelPrecision::F32 {
-        let got = place.dtype.option();
-        let message = format!("--exact: expected --dtype f32, got {got}");
-        let hint = "other types are rounded in ways of their devices";
-        return Err(CliError::usage(message, Some(hint)));
-    }
+    check_place(place)?;
     let memory = |scores: bool| match room {
         Some(room) if scores => room.exact_memory(files.spec()),
         Some(room) => room.memory(files.spec()),
@@ -201,17 +189,61 @@ pub(crate) fn opened(
     Ok((name, device, options))
 }
 
-/// Checks that weights that `flag` wants in blocks aren't to be FP8.
-pub(crate) fn check_blocks(
+/// Checks that what a place asks for goes together, without its device.
+fn check_place(place: &PlaceArgs) -> Result<(), CliError> {
+    check_weights("--weights", place.weights, place.dtype)?;
+    if place.narrow_embedding && place.dtype != ModelPrecision::F32 {
+        let got = place.dtype.option();
+        let message = format!("--narrow-embedding: expected --dtype f32, got {got}");
+        let hint = "fp8 has a narrow embedding where the device takes it, f16 and bf16 narrow all";
+        return Err(CliError::usage(message, Some(hint)));
+    }
+    if place.exact && place.dtype != ModelPrecision::F32 {
+        let got = place.dtype.option();
+        let message = format!("--exact: expected --dtype f32, got {got}");
+        let hint = "other types are rounded in ways of their devices";
+        return Err(CliError::usage(message, Some(hint)));
+    }
+    if place.exact && place.weights == Some(Weights::Fp8) {
+        let message = "--exact: expected --weights f32, file or a type of blocks, got fp8";
+        let hint = "FP8 codes have products of their own";
+        return Err(CliError::usage(message, Some(hint)));
+    }
+    Ok(())
+}
+
+/// Checks that the weights that `flag` asks for can be beside what the model computes in.
+pub(crate) fn check_weights(
     flag: &str,
-    weights: Option<InBlocks>,
+    weights: Option<Weights>,
     dtype: ModelPrecision,
 ) -> Result<(), CliError> {
-    if weights.unwrap_or_default() == InBlocks::None || dtype != ModelPrecision::Fp8 {
+    use ModelPrecision::{F32, Fp8};
+    let (fits, expected, hint) = match weights.unwrap_or_default() {
+        Weights::Blocks(InBlocks::None) => return Ok(()),
+        Weights::Blocks(_) => (
+            dtype != Fp8,
+            "f32, f16 or bf16",
+            "fp8 is a type of weights, too",
+        ),
+        Weights::Fp8 => (
+            matches!(dtype, F32 | Fp8),
+            "f32",
+            "what is computed from FP8 weights is f32",
+        ),
+        Weights::F32 => (
+            dtype == F32,
+            "f32",
+            "without the flag weights are values of --dtype",
+        ),
+    };
+    if fits {
         return Ok(());
     }
-    let message = format!("{flag}: expected --dtype f32, f16 or bf16, got fp8");
-    let hint = "fp8 is a type of weights, too";
+    let message = format!(
+        "{flag}: expected --dtype {expected}, got {}",
+        dtype.option()
+    );
     Err(CliError::usage(message, Some(hint)))
 }
 
@@ -273,23 +305,29 @@ pub(crate) fn loading(place: &PlaceArgs) -> LoadOptions {
     };
     LoadOptions {
         expert_cache: place.expert_cache,
-        ..narrow(precision, place, place.weights.unwrap_or_default())
+        ..with_weights(precision, place, place.weights.unwrap_or_default())
     }
 }
 
-/// How weights are loaded at a place if all are on the device and none is exact, in blocks as `blocks` says.
-pub(crate) fn resident(place: &PlaceArgs, blocks: InBlocks) -> LoadOptions {
-    narrow(options(place.dtype), place, blocks)
+/// How weights are loaded at a place if all are on the device and none is exact, as `weights` says.
+pub(crate) fn resident(place: &PlaceArgs, weights: Weights) -> LoadOptions {
+    with_weights(options(place.dtype), place, weights)
 }
 
-/// `options` with weights in blocks, or else with a narrow embedding where the place asks for one.
-fn narrow(options: LoadOptions, place: &PlaceArgs, blocks: InBlocks) -> LoadOptions {
-    let asked = place.narrow_embedding && blocks == InBlocks::None;
-    let options = LoadOptions {
-        narrow_embedding: options.narrow_embedding || asked,
-        ..options
-    };
-    options.with_blocks(blocks)
+/// `options` with these weights; where they are values, with a narrow embedding if the place asks for one.
+fn with_weights(options: LoadOptions, place: &PlaceArgs, weights: Weights) -> LoadOptions {
+    match weights {
+        Weights::Blocks(InBlocks::None) => LoadOptions {
+            narrow_embedding: options.narrow_embedding || place.narrow_embedding,
+            ..options
+        },
+        Weights::Blocks(blocks) => options.with_blocks(blocks),
+        Weights::Fp8 => LoadOptions::fp8(),
+        Weights::F32 => LoadOptions {
+            keep_fp8: false,
+            ..options
+        },
+    }
 }
 
 /// How weights are loaded for a precision.

@@ -36,7 +36,7 @@ impl Speculation {
         let Some(path) = &args.draft_model else {
             return Ok(None);
         };
-        published::check_blocks("--draft-weights", args.draft_weights, place.dtype)?;
+        published::check_weights("--draft-weights", args.draft_weights, place.dtype)?;
         let draft = Source::open(Some(path))?;
         let both = source.tokenizer.vocabulary_size();
         let both = both.min(draft.tokenizer.vocabulary_size());

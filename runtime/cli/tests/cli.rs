@@ -508,8 +508,8 @@ fn results_of_several_sizes_are_a_chart() {
         svg.contains("tokens per second") && svg.contains("n 64"),
         "{svg}"
     );
-    // One line each for the layer with FP8 weights, our float layer, those with 2:4 weights and in Q8_0, and Burn's.
-    assert_eq!(svg.matches("<polyline").count(), 5, "{svg}");
+    // One line each for the layer with FP8 weights, our float layer, those with 2:4 weights, in BF16 and in Q8_0, and Burn's.
+    assert_eq!(svg.matches("<polyline").count(), 6, "{svg}");
     assert!(svg.contains("our layer in blocks, q8_0"), "{svg}");
     let other = more("128", "1");
     fs::write(&file, [more("64", "1"), other].concat()).expect("written");

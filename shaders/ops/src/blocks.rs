@@ -1,7 +1,7 @@
 //! Weights as blocks of codes with scales, in the bytes that GGUF files have (what ggml calls quantized types), and those of 4 bits of GPTQ,
 //! AWQ, compressed-tensors and ModelOpt, whose codes, scale and zero of a group, or two of NVFP4's groups, become a block.
 //!
-//! A row of a matrix consists of whole blocks of 32 to 256 values. The value of a code is scale · level, plus an offset in formats that
+//! A row of a matrix consists of whole blocks of 16 to 256 values. The value of a code is scale · level, plus an offset in formats that
 //! have one. [`BlockFormat::layout`] describes every format in the same words: where the bits of the codes lie ([`Field`]), which level
 //! a code has ([`Levels`]), and how scales are stored ([`Scales`]). Devices keep these bytes as they are, each row padded to whole words of 32
 //! bits. A row may begin with a word of its own before its blocks, which holds a scale ([`BlockFormat::head`]). On processors the bytes of
@@ -11,13 +11,15 @@
 //! one rounding, whether or not a compiler fuses the two, and all devices that keep subnormal numbers decode the same bits, which are
 //! those of ggml.
 //!
+//! Numbers of 16 bits, of F16 and BF16, are such codes, too: they are their own levels, without a scale.
+//!
 //! Only the scales of NVFP4 have all 24 bits: they are products themselves, of a number in E4M3 and a scale of the row. That product is rounded, and
 //! so is its product with a level. An addition of integers to the bits of the first ([`Scales::Fp8`]) stands between the two, so that no
 //! compiler can multiply in another order.
 
 use crate::error::Mismatch;
 use crate::fp8::{LANES_PER_WORD, pack};
-use half::f16;
+use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
 pub mod interleaved;
@@ -64,6 +66,10 @@ named! {
         Int4_128 = "int4_128",
         /// 2 × 16 values in E2M1, each with a scale in E4M3, and a scale for each row.
         Nvfp4 = "nvfp4",
+        /// 16 numbers in F16.
+        F16 = "f16",
+        /// 16 numbers in BF16.
+        Bf16 = "bf16",
     }
 }
 
@@ -110,7 +116,7 @@ pub struct Layout {
 pub struct Field {
     /// The first byte.
     pub at: usize,
-    /// Bits of a code: 1, 2, 4 or 8.
+    /// Bits of a code: 1, 2, 4 or 8, or 16 of codes that [are numbers](Levels::are_numbers), which take two bytes each.
     pub bits: u32,
     /// Neighbouring values in neighbouring bytes: a multiple of [`GROUP`], or 1 for values in neighbouring bits.
     pub run: usize,
@@ -183,7 +189,7 @@ impl Layout {
         codes
     }
 
-    /// Puts the codes of all values of a block, in the order of the values, into its bytes. Those of the scales stay as they are.
+    /// Puts the codes of all values of a block, in the order of the values, into its bytes. Those of the scales stay as they are. Codes have at most 8 bits.
     #[inline]
     pub fn put(&self, codes: &[u8], block: &mut [u8]) {
         self.low.put(codes, 0, block);
@@ -204,16 +210,34 @@ pub enum Levels {
     FromZero,
     /// A table of the 16 codes of 4 bits.
     Table([i8; 16]),
+    /// The code as a number in F16, which is the value.
+    F16,
+    /// The code as a number in BF16, which is the value.
+    Bf16,
 }
 
 impl Levels {
+    /// Whether codes are numbers of 16 bits, those of a block one after the other and nothing else: they are the values.
+    pub const fn are_numbers(self) -> bool {
+        matches!(self, Self::F16 | Self::Bf16)
+    }
+
+    /// The value of a code that [is a number](Self::are_numbers).
+    #[inline(always)]
+    fn number(self, code: [u8; 2]) -> f32 {
+        match self {
+            Self::F16 => f16::from_le_bytes(code).to_f32(),
+            _ => bf16::from_le_bytes(code).to_f32(),
+        }
+    }
+
     /// The code whose level is 0, where levels are differences from one.
     #[inline(always)]
     fn zero(self, block: &[u8]) -> f32 {
         match self {
             Self::From(zero) => f32::from(zero),
             Self::FromZero => f32::from(block[0] & 15),
-            Self::Signed | Self::Table(_) => 0.0,
+            Self::Signed | Self::Table(_) | Self::F16 | Self::Bf16 => 0.0,
         }
     }
 
@@ -223,6 +247,7 @@ impl Levels {
             Self::Signed => f32::from(code.cast_signed()),
             Self::From(_) | Self::FromZero => f32::from(code) - zero,
             Self::Table(table) => f32::from(table[usize::from(code & 15)]),
+            Self::F16 | Self::Bf16 => unreachable!("numbers of 16 bits have no levels"),
         }
     }
 }
@@ -230,6 +255,8 @@ impl Levels {
 /// What the levels of a block are multiplied by, and what is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scales {
+    /// Nothing: levels are values.
+    None,
     /// A scale in F16 at the beginning, and, if `least`, a number in F16 after it that is added.
     Half {
         /// Whether there is such a number.
@@ -275,6 +302,7 @@ impl Scales {
     fn of_value(self, head: u32, block: &[u8], value: usize) -> [f32; 2] {
         let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
         match self {
+            Self::None => [1.0, 0.0],
             Self::Half { least } => [half(0), if least { half(2) } else { 0.0 }],
             Self::Exponent => [half_of_exponent(block[0]), 0.0],
             Self::SixBits => {
@@ -340,6 +368,18 @@ pub fn six_bits(packed: &[u8], group: usize) -> [u8; 2] {
 
 const fn field(at: usize, bits: u32, run: usize) -> Field {
     Field { at, bits, run }
+}
+
+/// The layout of a block of numbers of 16 bits.
+const fn numbers(levels: Levels) -> Layout {
+    Layout {
+        values: GROUP,
+        bytes: 2 * GROUP,
+        low: field(0, 16, GROUP),
+        high: None,
+        levels,
+        scales: Scales::None,
+    }
 }
 
 /// The layout of a block of integers of four bits: a zero and a scale, and the codes after them.
@@ -411,6 +451,8 @@ impl BlockFormat {
             Self::Int4_64 => int4(64),
             Self::Int4_128 => int4(128),
             Self::Nvfp4 => of([32, 18], field(2, 4, 16), None, E2M1, Scales::Fp8),
+            Self::F16 => numbers(Levels::F16),
+            Self::Bf16 => numbers(Levels::Bf16),
         }
     }
 
@@ -484,7 +526,7 @@ impl BlockFormat {
                 }
             };
         }
-        by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128 Nvfp4);
+        by_format!(Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4K Q5K Q6K Iq4Nl Mxfp4 Int4_32 Int4_64 Int4_128 Nvfp4 F16 Bf16);
     }
 }
 
@@ -494,6 +536,12 @@ fn decode(layout: &Layout, head: u32, bytes: &[u8], first: usize, out: &mut [f32
     for (group, out) in out.as_chunks_mut::<GROUP>().0.iter_mut().enumerate() {
         let value = first + GROUP * group;
         let block = &bytes[value / layout.values * layout.bytes..][..layout.bytes];
+        if layout.levels.are_numbers() {
+            for (out, code) in out.iter_mut().zip(block.as_chunks().0) {
+                *out = layout.levels.number(*code);
+            }
+            continue;
+        }
         let value = value % layout.values;
         let [scale, offset] = layout.scales.of_value(head, block, value);
         let zero = layout.levels.zero(block);

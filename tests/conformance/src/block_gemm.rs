@@ -5,9 +5,9 @@ use crate::fp8_gemm::{back, back_of_experts, described};
 use crate::grouped_gemm::{Product, gated_by, variants, with};
 use crate::tensors::case_file;
 use crate::{Outcome, operation};
-use half::f16;
+use half::{bf16, f16};
 use moebius_device::Runtime;
-use moebius_ops::blocks::{BlockFormat, Scales};
+use moebius_ops::blocks::{BlockFormat, Levels, Scales};
 use moebius_ops::grouped_gemm::{Activation, Problem, Source, Stored};
 use moebius_ops::{Element, HostTensor};
 use moebius_shaders::ProductHow;
@@ -124,10 +124,32 @@ pub(crate) fn random_blocks(format: BlockFormat, [rows, k]: [usize; 2]) -> Vec<u
             head.copy_from_slice(&scale.to_le_bytes());
         }
         for block in blocks.chunks_mut(layout.bytes) {
-            put_scales(block, layout.scales, bound, &mut rng);
+            if layout.levels.are_numbers() {
+                put_numbers(block, layout.levels, bound, &mut rng);
+            } else {
+                put_scales(block, layout.scales, bound, &mut rng);
+            }
         }
     }
     bytes
+}
+
+/// Writes a block of random numbers of 16 bits up to `bound`, of both signs.
+fn put_numbers(block: &mut [u8], levels: Levels, bound: f32, rng: &mut Rng) {
+    let values = rng.vec(block.len() / 2, bound);
+    for (pair, value) in block.as_chunks_mut().0.iter_mut().zip(values) {
+        *pair = match levels {
+            Levels::F16 => f16::from_f32(value).to_le_bytes(),
+            _ => bf16::from_f32(value).to_le_bytes(),
+        };
+    }
+}
+
+/// The columns of a row of so many blocks; numbers of 16 bits have more of their small ones.
+fn columns(format: BlockFormat, blocks: usize) -> usize {
+    let layout = format.layout();
+    let more = if layout.levels.are_numbers() { 5 } else { 1 };
+    more * blocks * layout.values
 }
 
 /// Writes random scales of a block whose values are then of the size `bound`, and a minimum.
@@ -137,6 +159,7 @@ fn put_scales(block: &mut [u8], scales: Scales, bound: f32, rng: &mut Rng) {
         block[at..at + 2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
     };
     match scales {
+        Scales::None => {}
         Scales::Half { least } => {
             half(0, 64.0);
             if least {
@@ -177,7 +200,7 @@ pub(crate) fn formats(target: &Target) -> Outcome {
     let all = BlockFormat::ALL.into_iter().flat_map(|format| {
         let sizes = [(1, 5, 1), (5, 63, 1), (9, 64, 2), (3, 65, 3), (70, 130, 2)];
         sizes.map(|(m, n, blocks)| {
-            let problem = Problem::dense(m, n, blocks * format.layout().values).unwrap();
+            let problem = Problem::dense(m, n, columns(format, blocks)).unwrap();
             let bias = format == BlockFormat::Q8_0;
             Blocks::random(with(problem, |p| p.bias = bias), format)
         })
@@ -196,6 +219,7 @@ pub(crate) fn experts(target: &Target) -> Outcome {
         (gated, BlockFormat::Q4K),
         (gated, BlockFormat::Mxfp4),
         (odd, BlockFormat::Nvfp4),
+        (odd, BlockFormat::Bf16),
         (sorted, BlockFormat::Q6K),
     ];
     Outcome::of(products.map(|(problem, format)| {
@@ -209,7 +233,7 @@ pub(crate) fn in_out(target: &Target) -> Outcome {
     let mut outcomes = Vec::new();
     for format in BlockFormat::ALL {
         for (m, n, blocks) in [(1, 1, 1), (9, 64, 3), (70, 130, 2)] {
-            let problem = back((m, n, blocks * format.layout().values));
+            let problem = back((m, n, columns(format, blocks)));
             outcomes.push(Blocks::random(problem, format).check(target, variants(target)));
         }
     }

@@ -16,7 +16,7 @@ pub(super) type Plane = [u8; ACROSS];
 #[inline(always)]
 pub(super) fn share(layout: &Layout) -> usize {
     match layout.scales {
-        Scales::Half { .. } | Scales::Exponent | Scales::Upper => layout.values,
+        Scales::None | Scales::Half { .. } | Scales::Exponent | Scales::Upper => layout.values,
         Scales::SixBits => 32,
         Scales::EightBits { .. } | Scales::Fp8 => GROUP,
     }
@@ -125,6 +125,7 @@ impl<'a> Codes<'a> {
             Levels::From(zero) => transpose.minus(codes, [zero; ACROSS]),
             Levels::FromZero => transpose.minus(codes, transpose.field(*self.zeros, 0, 15)),
             Levels::Table(table) => transpose.look_up(codes, table),
+            Levels::F16 | Levels::Bf16 => unreachable!("numbers of 16 bits have no levels"),
         }
     }
 }
@@ -203,12 +204,26 @@ impl<'a, S: Simd, T: Transpose> Columns<'a, S, T> {
         self.transpose.signed_bytes(self.simd, self.own(bytes))
     }
 
+    /// Codes `value` of the blocks, which [are numbers](Levels::are_numbers).
+    #[inline(always)]
+    pub(super) fn of_16_bits(self, layout: &Layout, value: usize) -> S::f32s {
+        let simd = self.simd;
+        let [low, high] = [self.at(2 * value), self.at(2 * value + 1)];
+        if matches!(layout.levels, Levels::F16) {
+            return self.transpose.halves(simd, self.word([low, high]), 0);
+        }
+        let low = simd.wrapping_dyn_shl_u32s(low, simd.splat_u32s(16));
+        let high = simd.wrapping_dyn_shl_u32s(high, simd.splat_u32s(24));
+        simd.transmute_f32s_u32s(simd.or_u32s(low, high))
+    }
+
     /// The scale of value `value` of the blocks, and what is added, as [`Scales`] describes them.
     #[inline(always)]
     pub(super) fn scale(self, scales: Scales, value: usize) -> [S::f32s; 2] {
         let simd = self.simd;
         let none = simd.splat_f32s(0.0);
         match scales {
+            Scales::None => [simd.splat_f32s(1.0), none],
             Scales::Half { least: false } => [self.half(0), none],
             Scales::Half { least: true } => [self.half(0), self.half(2)],
             Scales::Exponent => [self.half_of_exponent(), none],

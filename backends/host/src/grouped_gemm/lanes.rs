@@ -191,6 +191,15 @@ fn weights<S: Simd, T: Transpose, const V: usize>(
     for (v, columns) in columns.iter_mut().enumerate() {
         *columns = Columns::of(vectors, blocks, first + v);
     }
+    if layout.levels.are_numbers() {
+        sink.begin(0);
+        for value in 0..GROUP {
+            for (v, columns) in columns.iter().enumerate() {
+                sink.take(simd, value, v, columns.of_16_bits(layout, value));
+            }
+        }
+        return;
+    }
     let none = simd.splat_f32s(0.0);
     for first in (0..layout.values).step_by(share) {
         let (mut scales, mut offsets) = ([none; V], [none; V]);

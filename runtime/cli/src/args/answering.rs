@@ -6,9 +6,8 @@ use clap::Args;
 use moebius::attention::CacheFormat;
 use moebius_benches::options::{Named, named, positive};
 use moebius_engine::{EngineOptions, Ngrams};
-use moebius_model::load::InBlocks;
 
-use super::generate::WEIGHTS;
+use super::generate::{WEIGHTS, Weights};
 use super::{ModelPrecision, PlaceArgs};
 
 /// Default for the largest number of tokens that a draft model proposes.
@@ -111,7 +110,7 @@ pub(crate) struct SpeculationArgs {
     draft_tokens: Option<usize>,
     /// What the draft model's weights are on the device, as --weights takes it, or `dtype` for values [default: what --weights says].
     #[arg(long, value_name = "W", requires = "draft_model", value_parser = named(draft_weights()))]
-    pub(crate) draft_weights: Option<InBlocks>,
+    pub(crate) draft_weights: Option<Weights>,
 }
 
 impl SpeculationArgs {
@@ -122,11 +121,11 @@ impl SpeculationArgs {
 }
 
 /// What a draft model's weights may be on the device: what a model's may be, and values even where that one's are in blocks.
-fn draft_weights() -> [Named<InBlocks>; 1 + WEIGHTS.len()] {
+fn draft_weights() -> [Named<Weights>; 1 + WEIGHTS.len()] {
     let values = (
         "dtype",
         "values of --dtype, whatever --weights says",
-        InBlocks::None,
+        Weights::default(),
     );
     let mut all = [values; 1 + WEIGHTS.len()];
     all[1..].copy_from_slice(&WEIGHTS);

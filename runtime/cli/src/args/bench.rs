@@ -43,8 +43,8 @@ Examples:
     /// Sampled outputs of every layer are compared with dot products in f64 first; one that does not
     /// verify is exit 1, and no figure is printed. Times are medians of synchronised runs, in turns.
     /// GB/s count the weights once; up to 16 tokens on the processor go over copies of the weights that
-    /// its caches don't hold. The floor is what arithmetic at the peak, or reading at the speed of memory,
-    /// takes at least.
+    /// its caches don't hold. On flex our layers lie in large pages of memory, as those of a model do. The
+    /// floor is what arithmetic at the peak, or reading at the speed of memory, takes at least.
     #[command(verbatim_doc_comment)]
     #[command(after_help = "\
 Examples:

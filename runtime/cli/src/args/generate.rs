@@ -40,14 +40,39 @@ impl ModelPrecision {
     }
 }
 
-/// What a model's weights are on the device, if not values of what it computes in.
-pub(super) const WEIGHTS: [Named<InBlocks>; 11] = [
+/// What a model's weights are on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weights {
+    /// Values in f32, those of the file's FP8 codes, too.
+    F32,
+    /// FP8 codes, as [`ModelPrecision::Fp8`] has them.
+    Fp8,
+    /// Blocks, or values of what the model computes in.
+    Blocks(InBlocks),
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self::Blocks(InBlocks::None)
+    }
+}
+
+/// What a model's weights may be on the device, if not values of what it computes in.
+pub(super) const WEIGHTS: [Named<Weights>; 15] = [
     (
         "file",
-        "as the file has them: blocks of codes of a GGUF file, MXFP4, NVFP4, or 4 bits of GPTQ and AWQ",
-        InBlocks::File,
+        "as the file has them: blocks of codes of a GGUF file, MXFP4, NVFP4, 4 bits of GPTQ and AWQ, or 16 bits",
+        Weights::Blocks(InBlocks::File),
     ),
-    rounded(BlockFormat::Q8_0, "8.5 bits a weight"),
+    ("f32", "32-bit float, with --dtype f32", Weights::F32),
+    rounded(BlockFormat::Bf16, "16 bits a weight"),
+    rounded(BlockFormat::F16, "16 bits"),
+    (
+        "fp8",
+        "E4M3 with a scale for each 32 values of a row, or the file's FP8 codes, with --dtype f32",
+        Weights::Fp8,
+    ),
+    rounded(BlockFormat::Q8_0, "8.5 bits"),
     rounded(BlockFormat::Q4_0, "4.5 bits"),
     rounded(BlockFormat::Q4_1, "5 bits"),
     rounded(BlockFormat::Q5_0, "5.5 bits"),
@@ -60,8 +85,12 @@ pub(super) const WEIGHTS: [Named<InBlocks>; 11] = [
 ];
 
 /// Weights that are rounded to blocks of a format while they are loaded.
-const fn rounded(format: BlockFormat, bits: &'static str) -> Named<InBlocks> {
-    (format.name(), bits, InBlocks::Format(format))
+const fn rounded(format: BlockFormat, bits: &'static str) -> Named<Weights> {
+    (
+        format.name(),
+        bits,
+        Weights::Blocks(InBlocks::Format(format)),
+    )
 }
 
 const EXPERTS_FROM: [Named<ExpertsFrom>; 2] = [
@@ -135,10 +164,10 @@ pub(crate) struct PlaceArgs {
     /// What to compute in.
     #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
     pub(crate) dtype: ModelPrecision,
-    /// What the weights are on the device, decoded while products load them: as the file has them, or rounded to blocks of a type of GGUF
-    /// files while they are loaded [default: values of --dtype].
+    /// What the weights are on the device, decoded while products load them: as the file has them, or rounded to this type while they are
+    /// loaded [default: values of --dtype].
     #[arg(long, value_name = "W", value_parser = named(WEIGHTS), conflicts_with = "narrow_embedding")]
-    pub(crate) weights: Option<InBlocks>,
+    pub(crate) weights: Option<Weights>,
     /// Keep the experts that tokens need in so many bytes of the device, such as 4GiB or 512MiB, and the others in main memory or in the
     /// files. In f32 this changes no token; the rest of the model is on the device [default: what is free, where a mixture doesn't fit].
     #[arg(long, value_name = "BYTES", value_parser = byte_count, conflicts_with = "placement")]
@@ -166,7 +195,7 @@ impl PlaceArgs {
         Some(name)
     }
 
-    /// What the model computes in, in words, with what its weights are where they are in blocks.
+    /// What the model computes in, in words, with what its weights are where these are something else.
     pub(crate) fn precision(&self) -> String {
         let dtype = self.dtype.name();
         match self.weights_option() {

@@ -28,7 +28,7 @@ pub(crate) use config::{CompletionsArgs, ConfigArgs, ConfigCommand, ManArgs, Pre
 pub(crate) use fetch::FetchArgs;
 pub(crate) use generate::{
     ChatArgs, DeviceArgs, GenerateArgs, LogitsArgs, ModelArgs, ModelPrecision, PerplexityArgs,
-    PlaceArgs, PromptArgs,
+    PlaceArgs, PromptArgs, Weights,
 };
 pub(crate) use optimize::{AskedLevel, Goal, Level, OptimizeArgs};
 pub(crate) use package::{PackageArgs, RequestsArgs};

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use moebius::blocks::BlockFormat;
 use moebius::fp8::training::{Fp8Recipe, LossScaling};
 use moebius_benches::options::{Named, named, positive};
 use moebius_model::load::InBlocks;
 use moebius_model::{BaseWeights, Precision, Schedule, TrainMemory};
 
-use super::generate::WEIGHTS;
+use super::generate::{WEIGHTS, Weights};
 use super::{DeviceArgs, TraceArgs};
 
 /// The precisions of a training, by name.
@@ -35,22 +36,17 @@ fn precisions() -> [Named<Precision>; 4] {
 }
 
 /// What weights are below an adapter, by the names that they have where a model is asked.
-fn bases() -> [Named<BaseWeights>; 3 + WEIGHTS.len()] {
-    let mut all = [("f32", "32-bit float", BaseWeights::F32); 3 + WEIGHTS.len()];
-    all[1] = ("bf16", "bfloat16, with --precision bf16", BaseWeights::Bf16);
-    all[2] = (
-        "fp8",
-        "E4M3 with a scale for each 32 values of a row, or the file's FP8 codes",
-        BaseWeights::Fp8,
-    );
-    for (base, (name, help, weights)) in all[3..].iter_mut().zip(WEIGHTS) {
-        let of = match weights {
-            InBlocks::Format(format) => BaseWeights::Blocks(format),
-            InBlocks::File | InBlocks::None => BaseWeights::File,
-        };
-        *base = (name, help, of);
-    }
-    all
+fn bases() -> [Named<BaseWeights>; WEIGHTS.len()] {
+    WEIGHTS.map(|(name, help, weights)| match weights {
+        Weights::F32 => (name, "32-bit float", BaseWeights::F32),
+        Weights::Fp8 => (name, help, BaseWeights::Fp8),
+        Weights::Blocks(InBlocks::Format(BlockFormat::Bf16)) => {
+            let help = "bfloat16, with --precision bf16";
+            (name, help, BaseWeights::Bf16)
+        }
+        Weights::Blocks(InBlocks::Format(format)) => (name, help, BaseWeights::Blocks(format)),
+        Weights::Blocks(_) => (name, help, BaseWeights::File),
+    })
 }
 
 /// The courses of the learning rate, by name.

@@ -109,10 +109,10 @@ impl<'a> Checkpoint<'a> {
         }
     }
 
-    /// The format of a tensor's blocks, if it has such that devices decode, or codes that can become such.
+    /// The format of a tensor's blocks, if it has such that devices decode, values of 16 bits among them, or codes that can become such.
     pub(super) fn blocks(self, name: &str) -> Option<BlockFormat> {
         match self {
-            Self::Safetensors(reader) => reader.blocks(name),
+            Self::Safetensors(reader) => reader.blocks(name).or_else(|| of_16_bits(reader, name)),
             Self::Gguf(file) => file.get(name)?.kind.blocks(),
         }
     }
@@ -188,7 +188,10 @@ impl<'a> Checkpoint<'a> {
         out: &mut [u8],
     ) -> Result<(), WeightsError> {
         match self {
-            Self::Safetensors(reader) => reader.read_blocks(name, first, out),
+            Self::Safetensors(reader) if of_16_bits(reader, name).is_none() => {
+                reader.read_blocks(name, first, out)
+            }
+            Self::Safetensors(reader) => reader.read_part(name, (first * row) as u64, out),
             Self::Gguf(file) => file.read_part(name, (first * row) as u64, out),
         }
     }
@@ -316,4 +319,13 @@ fn divide(file: &GgufFile, described: &mut Described) -> Result<(), Error> {
         };
     }
     Ok(())
+}
+
+/// The format of a tensor's values, if they have 16 bits.
+fn of_16_bits(reader: &Reader, name: &str) -> Option<BlockFormat> {
+    match reader.get(name)?.dtype {
+        Dtype::F16 => Some(BlockFormat::F16),
+        Dtype::BF16 => Some(BlockFormat::Bf16),
+        _ => None,
+    }
 }

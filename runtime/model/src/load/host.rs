@@ -225,7 +225,7 @@ impl<'a> HostWeights<'a> {
     }
 
     /// Reads the values of the matrices `of` of a place, in one row: in `dtype` where that has 16 bits, all tensors of the place are stored so
-    /// and no adapter changes the place, in F16 where they are rounded to it, else in f32.
+    /// and no adapter changes the place, in F16 or BF16 where they are rounded to it, else in f32.
     pub(super) fn floats(
         self,
         at: Place,
@@ -237,7 +237,11 @@ impl<'a> HostWeights<'a> {
         if let Some(kind) = narrow::rounded_to(at.slot, target, self.options) {
             let values = unchanged(self.reader, self.plan, at, of.clone(), read)?;
             let bytes = encode(target.name(), kind, &values)?;
-            let halves = TensorData::from_bytes_vec(bytes, [values.len()], DType::F16);
+            let dtype = match kind {
+                GgmlType::BF16 => DType::BF16,
+                _ => DType::F16,
+            };
+            let halves = TensorData::from_bytes_vec(bytes, [values.len()], dtype);
             if target.changes.is_empty() {
                 return Ok(halves);
             }

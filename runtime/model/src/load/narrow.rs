@@ -37,24 +37,35 @@ pub(super) fn format_of(slot: Slot, target: &Target, options: LoadOptions) -> Op
     match options.blocks {
         InBlocks::None => None,
         InBlocks::File => stored(slot, target),
-        InBlocks::Format(format) => kind_of(slot, target, format)?.blocks(),
+        InBlocks::Format(format) => whole(kind_of(slot, target, format)?, columns(slot, target)),
     }
 }
 
 /// The format of the blocks that the file has of a place, if all tensors of the place have them.
 pub(super) fn stored(slot: Slot, target: &Target) -> Option<BlockFormat> {
-    let [_, _, columns] = slot.extents(&target.shape);
+    let columns = columns(slot, target);
     let first = in_blocks(target.pieces.first()?, columns)?;
     let same = |piece: &Piece| in_blocks(piece, columns) == Some(first);
     (slot.takes_blocks() && target.pieces.iter().all(same)).then_some(first)
 }
 
+/// The columns of the matrices of a place.
+fn columns(slot: Slot, target: &Target) -> usize {
+    let [_, _, columns] = slot.extents(&target.shape);
+    columns
+}
+
+/// The format of blocks of a type of GGUF, if rows of so many values are whole blocks of it.
+fn whole(kind: GgmlType, columns: usize) -> Option<BlockFormat> {
+    kind.blocks().filter(|format| format.check(columns).is_ok())
+}
+
 /// The type that a GGUF file has for a place where one of `format` is asked for: that of smaller blocks, or F16, for rows that aren't whole
 /// blocks. `None` for a place whose values stay as they are.
 fn kind_of(slot: Slot, target: &Target, format: BlockFormat) -> Option<GgmlType> {
-    let [_, _, columns] = slot.extents(&target.shape);
     let kind = GgmlType::of_blocks(format)?;
-    slot.takes_blocks().then(|| kind.fitting(columns))
+    slot.takes_blocks()
+        .then(|| kind.fitting(columns(slot, target)))
 }
 
 /// The type to which the values of a place are rounded without becoming blocks, if they are.
@@ -62,7 +73,7 @@ pub(super) fn rounded_to(slot: Slot, target: &Target, options: LoadOptions) -> O
     let InBlocks::Format(format) = options.blocks else {
         return None;
     };
-    kind_of(slot, target, format).filter(|kind| kind.blocks().is_none())
+    kind_of(slot, target, format).filter(|kind| whole(*kind, columns(slot, target)).is_none())
 }
 
 /// Names of the tensors that get another type than the one that is asked for, because their rows aren't whole blocks of it.
@@ -82,7 +93,9 @@ pub(super) fn of_another_type(plan: &Plan, options: LoadOptions) -> BTreeSet<&st
 /// The format of a piece's blocks, whose rows can be moved as they are; `None` for other pieces.
 fn in_blocks(piece: &Piece, columns: usize) -> Option<BlockFormat> {
     match piece.form {
-        Form::Plain | Form::Pairs | Form::Neighbours | Form::Fused => piece.blocks,
+        Form::Plain | Form::Pairs | Form::Neighbours | Form::Fused => {
+            piece.blocks.filter(|format| format.check(columns).is_ok())
+        }
         Form::Mxfp4 | Form::Mxfp4Pairs if columns.is_multiple_of(MXFP4_BLOCK) => {
             Some(BlockFormat::Mxfp4)
         }
@@ -127,7 +140,10 @@ fn check_file(reader: Checkpoint<'_>, plan: &Plan) -> Result<(), Error> {
     let (mut types, mut any) = (BTreeSet::new(), false);
     let all = plan.targets.iter();
     for (at, target) in all.filter(|(at, _)| at.slot.takes_blocks()) {
-        any |= stored(at.slot, target).is_some();
+        // Values of 16 bits beside codes that can only be decoded don't make a file with blocks.
+        let counts =
+            |format: BlockFormat| !reader.is_packed() || !format.layout().levels.are_numbers();
+        any |= stored(at.slot, target).is_some_and(counts);
         for piece in &target.pieces {
             let Some(info) = reader.get(&piece.name) else {
                 continue;

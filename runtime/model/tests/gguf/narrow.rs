@@ -59,7 +59,7 @@ fn files_of_several_types_keep_their_blocks() {
     assert!(off <= 1e-5, "{off}");
     // Embedding, head, the four matrices of attention (k is BF16 in the file), and the second product. The gate is Q4_K and the up
     // projection Q4_1, so both are decoded.
-    let attention = 256 * 144 + 4 * 64 * 256 + 64 * 212 + 256 * 144;
+    let attention = 256 * 144 + 2 * 64 * 256 + 64 * 212 + 256 * 144;
     let vectors = 4 * (3 * 256 + 2 * 64);
     let all = 32 * 272 + 32 * 212 + attention + 4 * 512 * 256 + 256 * 144 + vectors;
     assert_eq!(files.weight_bytes(&Device::flex(), options), all);
@@ -104,23 +104,39 @@ fn four_bit_experts_keep_their_blocks() {
     assert_eq!(experts.w_in.precision(), Precision::Blocks);
 }
 
+/// Values of 16 bits take two bytes on a device that computes in f32, and decode to those of the file, which GGUF has in another order.
 #[test]
-fn files_without_blocks_are_refused_by_what_they_hold() {
-    for (name, types) in [
-        ("gguf/llama_f32.gguf", "F32"),
-        ("gguf/llama_f16.gguf", "F16"),
+fn values_of_16_bits_stay_narrow() {
+    for (name, format) in [
+        ("gguf/llama_f16.gguf", BlockFormat::F16),
+        ("decoder_llama", BlockFormat::Bf16),
+        ("decoder_mistral", BlockFormat::F16),
     ] {
         let files = ModelFiles::open(&cases(name)).unwrap();
-        let device = Device::flex();
-        let loaded = files.load(&device, as_stored(), &mut |_| ());
-        let begun = files.begin(&device, as_stored()).go_on(&mut |_| ());
-        for result in [loaded.map(drop), begun.map(drop)] {
-            let error = result.unwrap_err().to_string();
-            assert!(
-                error.contains("Q8_0, Q4_0") && error.contains(types),
-                "{error}"
-            );
-        }
+        let [blocks, decoded] = [as_stored(), LoadOptions::default()].map(|how| {
+            let bytes = files.weight_bytes(&Device::flex(), how);
+            (loaded(&files, how), bytes)
+        });
+        let layout = blocks.0.embedding_blocks.as_ref().unwrap().layout();
+        assert_eq!(layout.format, format, "{name}");
+        // Vectors and rotary factors stay f32.
+        assert!(blocks.1 * 100 < decoded.1 * 55, "{name}: {}", blocks.1);
+        assert_same(&blocks.0, &decoded.0);
+        let off = difference(&logits(&blocks.0), &logits(&decoded.0));
+        assert!(off <= 1e-5, "{name}: {off}");
+    }
+}
+
+#[test]
+fn files_without_blocks_are_refused_by_what_they_hold() {
+    let files = ModelFiles::open(&cases("gguf/llama_f32.gguf")).unwrap();
+    let device = Device::flex();
+    let loaded = files.load(&device, as_stored(), &mut |_| ());
+    let begun = files.begin(&device, as_stored()).go_on(&mut |_| ());
+    for result in [loaded.map(drop), begun.map(drop)] {
+        let error = result.unwrap_err().to_string();
+        let (expected, got) = ("Q8_0, Q4_0", "BF16, got F32");
+        assert!(error.contains(expected) && error.contains(got), "{error}");
     }
 }
 

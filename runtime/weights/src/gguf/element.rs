@@ -156,6 +156,8 @@ impl GgmlType {
             BlockFormat::Q6K => Self::Q6_K,
             BlockFormat::Iq4Nl => Self::IQ4_NL,
             BlockFormat::Mxfp4 => Self::MXFP4,
+            BlockFormat::F16 => Self::F16,
+            BlockFormat::Bf16 => Self::BF16,
             BlockFormat::Int4_32 | BlockFormat::Int4_64 | BlockFormat::Int4_128 => return None,
             // GGUF's NVFP4 has blocks of 64 values, and its scale of all in another tensor.
             BlockFormat::Nvfp4 => return None,

@@ -5,7 +5,7 @@
 
 use super::pipeline::Chunk;
 use cubecl::prelude::*;
-use moebius_ops::blocks::{BlockFormat, Field, GROUP, Levels, Scales};
+use moebius_ops::blocks::{BlockFormat, Field, GROUP, Layout, Levels, Scales};
 
 /// The bits from byte `byte` of a row to the end of its word. `row` is the first word of the row's blocks.
 #[cube]
@@ -26,7 +26,12 @@ fn four_bytes(codes: &[u32], row: usize, byte: usize) -> u32 {
 /// A number in F16 from an even byte of a row.
 #[cube]
 fn half_at(codes: &[u32], row: usize, byte: usize) -> f32 {
-    let bits = bits_at(codes, row, byte);
+    half(bits_at(codes, row, byte))
+}
+
+/// The lowest 16 bits as a number in F16.
+#[cube]
+fn half(bits: u32) -> f32 {
     let (sign, magnitude) = ((bits & 0x8000) << 16, bits & 0x7FFF);
     let shifted = magnitude << 13;
     let implicit = comptime!(f32::from_bits(113 << 23));
@@ -76,6 +81,7 @@ fn level(code: u32, #[comptime] levels: Levels) -> f32 {
         Levels::From(zero) => f32::cast_from(code) - comptime!(f32::from(zero)),
         // That of the block is the same for all four values.
         Levels::FromZero => f32::cast_from(code),
+        Levels::F16 | Levels::Bf16 => comptime!(unreachable!("numbers of 16 bits have no levels")),
         Levels::Table(table) => {
             // The table is four words of four bytes each.
             let first = comptime!(word_of(table, 0)).runtime();
@@ -124,6 +130,7 @@ fn scale_of(
     #[comptime] scales: Scales,
 ) -> f32 {
     match comptime!(scales) {
+        Scales::None => comptime!(unreachable!("numbers of 16 bits have no scales")),
         Scales::Half { .. } => half_at(codes, row, block),
         Scales::Exponent => {
             let exponent = bits_at(codes, row, block) & 0xFF;
@@ -174,6 +181,61 @@ fn offset_of(
     }
 }
 
+/// Four numbers of 16 bits from word `at` on.
+#[cube]
+fn four_numbers(codes: &[u32], at: usize, #[comptime] levels: Levels) -> Vector<f32, Const<4>> {
+    let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+    #[unroll]
+    for pair in 0..2usize {
+        let word = codes[at + pair];
+        if comptime!(levels == Levels::F16) {
+            four.insert(comptime!(2 * pair), half(word));
+            four.insert(comptime!(2 * pair + 1), half(word >> 16));
+        } else {
+            four.insert(comptime!(2 * pair), f32::reinterpret(word << 16));
+            four.insert(
+                comptime!(2 * pair + 1),
+                f32::reinterpret(word & 0xFFFF_0000),
+            );
+        }
+    }
+    four
+}
+
+/// The four values from `value` on of the block at byte `block` of a row whose blocks begin with word `row`.
+#[cube]
+fn four_scaled(
+    codes: &[u32],
+    row: usize,
+    block: usize,
+    value: usize,
+    #[comptime] layout: Layout,
+) -> Vector<f32, Const<4>> {
+    let (scales, levels) = comptime!((layout.scales, layout.levels));
+    let low = four_codes(codes, row, block, value, comptime!(layout.low));
+    let word = match comptime!(layout.high) {
+        Some(field) => {
+            let high = four_codes(codes, row, block, value, field);
+            low | (high << comptime!(layout.low.bits))
+        }
+        None => low,
+    };
+    let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+    #[unroll]
+    for lane in 0..4usize {
+        let code = (word >> comptime!(8 * lane as u32)) & 0xFF;
+        four.insert(lane, level(code, levels));
+    }
+    if comptime!(levels == Levels::FromZero) {
+        four -= Vector::new(f32::cast_from(bits_at(codes, row, block) & 15));
+    }
+    four *= Vector::new(scale_of(codes, row, block, value, scales));
+    if comptime!(scales.has_offsets()) {
+        four += Vector::new(offset_of(codes, row, block, value, scales));
+    }
+    four
+}
+
 /// Four values of row `row`, of `k`, from column `column` on, a multiple of 4; 0 past the end of the row.
 #[cube]
 pub(super) fn four_of_row(
@@ -194,27 +256,12 @@ pub(super) fn four_of_row(
         } else {
             row * of_blocks
         };
-        let (block, value) = (column / values * bytes, column % values);
-        let low = four_codes(codes, row, block, value, comptime!(layout.low));
-        let word = match comptime!(layout.high) {
-            Some(field) => {
-                let high = four_codes(codes, row, block, value, field);
-                low | (high << comptime!(layout.low.bits))
-            }
-            None => low,
+        four = if comptime!(levels.are_numbers()) {
+            four_numbers(codes, row + column / 2, levels)
+        } else {
+            let (block, value) = (column / values * bytes, column % values);
+            four_scaled(codes, row, block, value, layout)
         };
-        #[unroll]
-        for lane in 0..4usize {
-            let code = (word >> comptime!(8 * lane as u32)) & 0xFF;
-            four.insert(lane, level(code, levels));
-        }
-        if comptime!(levels == Levels::FromZero) {
-            four -= Vector::new(f32::cast_from(bits_at(codes, row, block) & 15));
-        }
-        four *= Vector::new(scale_of(codes, row, block, value, scales));
-        if comptime!(scales.has_offsets()) {
-            four += Vector::new(offset_of(codes, row, block, value, scales));
-        }
     }
     four
 }

@@ -145,6 +145,8 @@ const BLOCKS: &[Problem] = &[
     in_blocks(dense(false), BlockFormat::Int4_64),
     in_blocks(dense(false), BlockFormat::Int4_128),
     in_blocks(dense(false), BlockFormat::Nvfp4),
+    in_blocks(dense(false), BlockFormat::F16),
+    in_blocks(GATHER_GATED_SILU, BlockFormat::Bf16),
     in_blocks(SORTED_IN_OUT, BlockFormat::Q4K),
     in_blocks(turned(dense(false)), BlockFormat::Q8_0),
 ];

@@ -3,7 +3,7 @@
 use super::super::values::words;
 use crate::stablehlo::{Builder, Repeated, Value};
 use moebius_ops::blocks::{BlockFormat, Field, GROUP, Levels, Scales};
-use moebius_pjrt::ElementType::{F16, F32, S8, S32, U8, U32};
+use moebius_pjrt::ElementType::{BF16, F16, F32, S8, S32, U8, U32};
 use moebius_pjrt::TensorType;
 use std::ops::Range;
 
@@ -17,6 +17,15 @@ pub(super) fn decode(b: &Builder, packed: Value, format: BlockFormat, k: usize) 
     let words = words(b, packed);
     let bytes = b.reshape(b.bitcast(words, U8), &[rows, 4 * across]);
     let bytes = b.slice_dim(bytes, 1, 4 * format.head()..format.row_bytes(k));
+    if layout.levels.are_numbers() {
+        let pairs = b.reshape(bytes, &[rows, k, 2]);
+        let numbers = if layout.levels == Levels::F16 {
+            F16
+        } else {
+            BF16
+        };
+        return b.convert(b.bitcast(pairs, numbers), F32);
+    }
     let heads = layout.scales.has_rows().then(|| {
         let heads = b.reshape(b.slice_dim(words, 1, 0..1), &[rows]);
         let heads = b.broadcast(heads, &[rows, k / GROUP], &[0]);
@@ -91,6 +100,7 @@ impl Blocks<'_> {
                 let levels = b.convert(b.take(table, codes), F32);
                 b.reshape(levels, &[self.count, self.values])
             }
+            Levels::F16 | Levels::Bf16 => unreachable!("numbers of 16 bits have no levels"),
         }
     }
 
@@ -105,6 +115,7 @@ impl Blocks<'_> {
     fn scales(&self, scales: Scales) -> (Value, Option<Value>) {
         let b = self.b;
         match scales {
+            Scales::None => unreachable!("numbers of 16 bits have no scales"),
             Scales::Half { least } => (self.half(0), least.then(|| self.half(2))),
             Scales::Exponent => {
                 let exponents = self.some(0..1);
