@@ -84,7 +84,9 @@ impl Grid {
 
     fn code(self, value: f32, inverse: f32) -> f32 {
         let code = (value - self.offset) * inverse;
-        nearest(code.max(self.least).min(self.most))
+        // `max` and `min` would take three instructions more, in case a bound is NaN.
+        let code = if code > self.least { code } else { self.least };
+        nearest(if code < self.most { code } else { self.most })
     }
 
     /// The code nearest to each value.
@@ -102,7 +104,8 @@ impl Grid {
                 let decoded = self.scale * self.code(values[lane], inverse) + self.offset;
                 let difference = values[lane] - decoded;
                 squares[lane] += difference * difference;
-                worst[lane] = worst[lane].max(difference.abs());
+                let far = difference.abs();
+                worst[lane] = if far > worst[lane] { far } else { worst[lane] };
             }
         }
         Distance {
@@ -111,7 +114,90 @@ impl Grid {
         }
     }
 
-    /// The grid with the scale and the offset of least squares for the codes that the values have in this grid.
+    /// How far the values are from those of their codes with each of some scales and offsets in place of the grid's own.
+    pub(super) fn distances<const N: usize>(
+        self,
+        (scales, offsets): (&[f32; N], &[f32; N]),
+        values: &[f32],
+    ) -> [Distance; N] {
+        let inverses = scales.map(|scale| Self { scale, ..self }.inverse());
+        let (mut squares, mut worst) = ([0.0_f32; N], [0.0_f32; N]);
+        for &value in values {
+            for at in 0..N {
+                let offset = offsets[at];
+                let code = Self { offset, ..self }.code(value, inverses[at]);
+                let difference = value - (scales[at] * code + offset);
+                squares[at] += difference * difference;
+                let far = difference.abs();
+                worst[at] = if far > worst[at] { far } else { worst[at] };
+            }
+        }
+        std::array::from_fn(|at| Distance {
+            squares: squares[at],
+            worst: worst[at],
+        })
+    }
+
+    /// The grid with the scale and the offset of least squares for codes with these sums, and how much of the sum of the values' squares the codes
+    /// account for. Where they say nothing about a scale, it is this grid, and they account for nothing.
+    fn of_sums(self, sums: Sums, offset: Offset) -> (Self, f32) {
+        let Sums {
+            count,
+            all,
+            codes,
+            products,
+            squares,
+        } = sums;
+        let spread = count * squares - codes * codes;
+        if offset != Offset::None && spread > 0.0 {
+            let apart = count * products - all * codes;
+            let scale = apart / spread;
+            let low = (all - scale * codes) / count;
+            if offset == Offset::Any || low <= 0.0 {
+                let fitted = Self {
+                    scale,
+                    offset: low,
+                    ..self
+                };
+                return (fitted, (all * all + apart * scale) / count);
+            }
+        }
+        if squares > 0.0 && offset != Offset::Any {
+            let scale = products / squares;
+            let fitted = Self {
+                scale,
+                offset: 0.0,
+                ..self
+            };
+            return (fitted, products * scale);
+        }
+        (self, 0.0)
+    }
+
+    /// The sums of these values and of the codes that they have with each of some scales in place of the grid's own.
+    fn sums(self, scales: [f32; LANES], values: &[f32]) -> [Sums; LANES] {
+        let inverses = scales.map(|scale| Self { scale, ..self }.inverse());
+        let mut all = 0.0;
+        let [mut codes, mut products, mut squares] = [[0.0_f32; LANES]; 3];
+        for &value in values {
+            all += value;
+            for lane in 0..LANES {
+                let code = self.code(value, inverses[lane]);
+                codes[lane] += code;
+                products[lane] += value * code;
+                squares[lane] += code * code;
+            }
+        }
+        std::array::from_fn(|lane| Sums {
+            count: values.len() as f32,
+            all,
+            codes: codes[lane],
+            products: products[lane],
+            squares: squares[lane],
+        })
+    }
+
+    /// The grid of least squares for the codes that the values have in this grid.
     pub(super) fn fitted(self, values: &[f32], offset: Offset) -> Self {
         let inverse = self.inverse();
         let mut sums = [[0.0_f32; LANES]; 4];
@@ -125,69 +211,79 @@ impl Grid {
                 sums[3][lane] += code * code;
             }
         }
-        let [all, codes, products, squares] = sums.map(|lanes| lanes.iter().sum::<f32>());
-        let count = values.len() as f32;
-        let spread = count * squares - codes * codes;
-        if offset != Offset::None && spread > 0.0 {
-            let scale = (count * products - all * codes) / spread;
-            let low = (all - scale * codes) / count;
-            if offset == Offset::Any || low <= 0.0 {
-                return Self {
-                    scale,
-                    offset: low,
-                    ..self
-                };
-            }
-        }
-        if squares > 0.0 && offset != Offset::Any {
-            let scale = products / squares;
-            return Self {
-                scale,
-                offset: 0.0,
-                ..self
-            };
-        }
-        self
+        let [all, codes, products, squares] = sums.map(|lanes| lanes.iter().sum());
+        let sums = Sums {
+            count: values.len() as f32,
+            all,
+            codes,
+            products,
+            squares,
+        };
+        self.of_sums(sums, offset).0
     }
 
-    /// The grid of the least squares among those that the `trials` lead to, whose largest difference is at most `limit`; `plain` where none
-    /// is better.
-    pub(super) fn search(
-        plain: Self,
-        trials: impl Iterator<Item = Self>,
+    /// A grid of few squares whose largest difference is at most `limit`. The codes that account for the most of the values' squares are looked for
+    /// among those of this plain grid with each of `scales`; the grid that is fitted to them is fitted again to its own codes as long as that makes it
+    /// better. The plain grid, where it is no worse.
+    fn searched(
+        self,
+        scales: &[[f32; LANES]],
         values: &[f32],
         (offset, limit): (Offset, f32),
     ) -> Self {
-        let mut best = (plain, plain.distance(values));
-        for trial in trials {
-            let grid = trial.fitted(values, offset);
-            let distance = grid.distance(values);
-            if distance.is_better(best.1, limit) {
-                best = (grid, distance);
+        let mut found = (self, f32::NEG_INFINITY);
+        for scales in scales {
+            for sums in self.sums(*scales, values) {
+                let next = self.of_sums(sums, offset);
+                if next.1 > found.1 {
+                    found = next;
+                }
             }
         }
+        let mut best = (self, self.distance(values));
+        let mut next = found.0;
         // The best grid has other codes than the one that it was fitted to.
         for _ in 0..REPEATS {
-            let grid = best.0.fitted(values, offset);
-            let distance = grid.distance(values);
+            let distance = next.distance(values);
             if !distance.is_better(best.1, limit) {
                 break;
             }
-            best = (grid, distance);
+            best = (next, distance);
+            next = next.fitted(values, offset);
         }
         best.0
     }
 }
 
+/// Sums over some values, and over their codes.
+#[derive(Clone, Copy)]
+struct Sums {
+    /// The number of values.
+    count: f32,
+    /// Of the values.
+    all: f32,
+    /// Of the codes.
+    codes: f32,
+    /// Of the products of both.
+    products: f32,
+    /// Of the squares of the codes.
+    squares: f32,
+}
+
 /// Times that the best grid of a search is fitted again.
-const REPEATS: usize = 3;
-/// Steps to either side of the plain scale that a search tries, and the share of a code that a step moves the largest code by.
-const STEPS: i16 = 10;
+const REPEATS: usize = 4;
+/// Scales that a search tries, and the share of a code that one moves the largest code further than the one before.
+const SCALES: usize = 24;
 const STEP: f32 = 0.1;
 
-/// How far the trials move the largest code.
-fn moves() -> impl Iterator<Item = f32> {
-    (-STEPS..=STEPS).map(|step| f32::from(step) * STEP)
+/// How far scale `number` of a search moves the largest code.
+fn moved(number: usize) -> f32 {
+    (number as f32 - (SCALES / 2) as f32) * STEP
+}
+
+/// The scales of a search by what the largest code has to be.
+fn scales(of: impl Fn(f32) -> f32) -> [[f32; LANES]; SCALES / LANES] {
+    std::array::from_fn(|some| std::array::from_fn(|lane| of(moved(LANES * some + lane))))
 }
 
 /// The value with the largest magnitude; 0 of none.
@@ -213,15 +309,9 @@ pub(super) fn plain_symmetric(values: &[f32], [least, most]: [f32; 2]) -> Grid {
 pub(super) fn symmetric(values: &[f32], [least, most]: [f32; 2]) -> Grid {
     let plain = plain_symmetric(values, [least, most]);
     let far = farthest(values);
-    // Of as many codes on either side the other sign gives the same values.
-    let ends = [least, most].into_iter().filter(|&end| end != -most);
-    let trials = ends.flat_map(|end| {
-        moves().map(move |by| Grid {
-            scale: far / (end + by),
-            ..plain
-        })
-    });
-    Grid::search(plain, trials, values, (Offset::None, plain.scale))
+    let [low, high] = [least, most].map(|end| scales(|by| far / (end + by)));
+    let all = [low, high];
+    plain.searched(all.as_flattened(), values, (Offset::None, plain.scale))
 }
 
 /// The grid with codes from 0 to `most` that holds all of the values, and 0 if its offset must not be above.
@@ -245,9 +335,6 @@ pub(super) fn plain_affine(values: &[f32], most: f32, offset: Offset) -> Grid {
 /// The best grid with codes from 0 to `most`.
 pub(super) fn affine(values: &[f32], most: f32, offset: Offset) -> Grid {
     let plain = plain_affine(values, most, offset);
-    let trials = moves().map(|by| Grid {
-        scale: plain.scale * most / (most + by),
-        ..plain
-    });
-    Grid::search(plain, trials, values, (offset, plain.scale))
+    let scales = scales(|by| plain.scale * most / (most + by));
+    plain.searched(&scales, values, (offset, plain.scale))
 }

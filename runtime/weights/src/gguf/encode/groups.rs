@@ -4,6 +4,8 @@
 //! group takes the codes of scale and minimum that leave the least squares; the factors that all groups share are fitted to these codes,
 //! and the codes chosen again, as long as the squares get fewer.
 
+use std::array::from_fn;
+
 use half::f16;
 use moebius_ops::blocks::BlockFormat;
 
@@ -37,10 +39,33 @@ fn divided(number: f32, by: f32, [least, most]: [f32; 2]) -> f32 {
     }
 }
 
-/// A code and its neighbours, within `least` and `most`.
-fn around(code: f32, [least, most]: [f32; 2]) -> impl Iterator<Item = f32> + Clone {
-    let codes = [code, code - 1.0, code + 1.0].into_iter();
-    codes.filter(move |code| (least..=most).contains(code))
+/// A code and its neighbours, or the ends of `least` to `most` in place of what is outside.
+fn around(code: f32, [least, most]: [f32; 2]) -> [f32; 3] {
+    [code, code - 1.0, code + 1.0].map(|code| code.max(least).min(most))
+}
+
+/// The first of the best ones among pairs of codes of scale and minimum, with the grid that these are and the distance of the values from it.
+fn nearest_of<const N: usize>(
+    pairs: [[f32; 2]; N],
+    factors: [f32; 2],
+    wanted: Grid,
+    (values, limit): (&[f32], f32),
+) -> ([f32; 2], Grid, Distance) {
+    let scales = pairs.map(|[scale, _]| factors[0] * scale);
+    let offsets = pairs.map(|[_, least]| -(factors[1] * least));
+    let distances = wanted.distances((&scales, &offsets), values);
+    let mut best = 0;
+    for at in 1..N {
+        if distances[at].is_better(distances[best], limit) {
+            best = at;
+        }
+    }
+    let grid = Grid {
+        scale: scales[best],
+        offset: offsets[best],
+        ..wanted
+    };
+    (pairs[best], grid, distances[best])
 }
 
 impl<const GROUPS: usize> Fit<GROUPS> {
@@ -62,26 +87,19 @@ impl<const GROUPS: usize> Fit<GROUPS> {
         for ((group, values), wanted) in parts.iter().enumerate().zip(wanted) {
             let scale = divided(wanted.scale, factors[0], range);
             let least = divided(-wanted.offset, factors[1], [0.0, MOST]);
-            let minima = around(least, [0.0, MOST]).filter(|code| factors[1] > 0.0 || *code == 0.0);
-            let mut best: Option<(Distance, [f32; 2], Grid)> = None;
-            for scale in around(scale, range) {
-                for least in minima.clone() {
-                    let grid = Grid {
-                        scale: factors[0] * scale,
-                        offset: -(factors[1] * least),
-                        ..*wanted
-                    };
-                    let distance = grid.distance(values);
-                    if best.is_none_or(|(other, ..)| distance.is_better(other, limit)) {
-                        best = Some((distance, [scale, least], grid));
-                    }
-                }
-            }
-            if let Some((distance, codes, grid)) = best {
-                fit.codes[group] = codes;
-                fit.grids[group] = grid;
-                fit.distance = fit.distance.and(distance);
-            }
+            let scales = around(scale, range);
+            let (codes, grid, distance) = if factors[1] > 0.0 {
+                let minima = around(least, [0.0, MOST]);
+                // Those past the last pair fill a vector.
+                let pairs: [_; 12] = from_fn(|at| [scales[at / 3 % 3], minima[at % 3]]);
+                nearest_of(pairs, factors, *wanted, (values, limit))
+            } else {
+                let pairs: [_; 4] = from_fn(|at| [scales[at % 3], 0.0]);
+                nearest_of(pairs, factors, *wanted, (values, limit))
+            };
+            fit.codes[group] = codes;
+            fit.grids[group] = grid;
+            fit.distance = fit.distance.and(distance);
         }
         fit
     }
@@ -141,7 +159,7 @@ impl<const GROUPS: usize> Fit<GROUPS> {
 fn shifted(values: &[f32; 256], most: f32) -> Fit<8> {
     let parts = values.as_chunks::<32>().0;
     let grids = |of: fn(&[f32], f32, Offset) -> Grid| -> [Grid; 8] {
-        std::array::from_fn(|group| of(&parts[group], most, Offset::Below))
+        from_fn(|group| of(&parts[group], most, Offset::Below))
     };
     let largest = |grids: &[Grid; 8]| {
         grids.iter().fold([0.0_f32; 2], |[scale, least], grid| {
@@ -156,13 +174,7 @@ fn shifted(values: &[f32; 256], most: f32) -> Fit<8> {
         let factors = largest(wanted).map(|largest| largest / MOST);
         Fit::new(parts, wanted, factors, bounds).improved(parts, wanted, bounds)
     };
-    let (first, wanted) = (fit(&plain), grids(affine));
-    let second = fit(&wanted);
-    if second.distance.is_better(first.distance, limit) {
-        second
-    } else {
-        first
-    }
+    within(limit, fit(&grids(affine)), || fit(&plain))
 }
 
 /// The best fit of sixteen groups with scales of either sign. No value is off by more than one step of the widest group and the rounding of
@@ -172,7 +184,7 @@ fn scaled(values: &[f32; 256]) -> Fit<16> {
     const SCALES: [f32; 2] = [-128.0, 127.0];
     let parts = values.as_chunks::<16>().0;
     let grids = |of: fn(&[f32], [f32; 2]) -> Grid| -> [Grid; 16] {
-        std::array::from_fn(|group| of(&parts[group], CODES))
+        from_fn(|group| of(&parts[group], CODES))
     };
     let plain = grids(plain_symmetric);
     let scale = plain
@@ -186,11 +198,23 @@ fn scaled(values: &[f32; 256]) -> Fit<16> {
         let factors = [farthest(&scales) / SCALES[0], 0.0];
         Fit::new(parts, wanted, factors, bounds).improved(parts, wanted, bounds)
     };
-    let (first, second) = (fit(&plain), fit(&grids(symmetric)));
-    if second.distance.is_better(first.distance, limit) {
-        second
+    within(limit, fit(&grids(symmetric)), || fit(&plain))
+}
+
+/// The fit to the best grids if no value is off by more than `limit`, else the better one of this fit and the one to plain grids.
+fn within<const GROUPS: usize>(
+    limit: f32,
+    best: Fit<GROUPS>,
+    plain: impl FnOnce() -> Fit<GROUPS>,
+) -> Fit<GROUPS> {
+    if best.distance.worst <= limit {
+        return best;
+    }
+    let plain = plain();
+    if best.distance.is_better(plain.distance, limit) {
+        best
     } else {
-        first
+        plain
     }
 }
 

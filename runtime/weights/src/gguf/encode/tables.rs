@@ -7,8 +7,10 @@ use super::grid::{Distance, SUBNORMAL, farthest, half};
 
 /// Steps to either side of the plain scale of IQ4_NL that a search tries; a step moves the end of the table by 1.
 const STEPS: i16 = 8;
-/// Times that the best scale is fitted again.
-const REPEATS: usize = 3;
+/// Times that the best scale is fitted.
+const REPEATS: usize = 4;
+/// Values that are looked up side by side.
+const LANES: usize = 8;
 
 /// The middles between neighbouring values of a table, of which the first `N` + 1 ascend.
 const fn middles<const N: usize>(table: &[i8; 16]) -> [f32; N] {
@@ -21,7 +23,19 @@ const fn middles<const N: usize>(table: &[i8; 16]) -> [f32; N] {
     out
 }
 
+/// The steps between neighbouring values of a table.
+const fn steps<const N: usize>(table: &[i8; 16]) -> [f32; N] {
+    let mut out = [0.0; N];
+    let mut at = 0;
+    while at < N {
+        out[at] = table[at + 1] as f32 - table[at] as f32;
+        at += 1;
+    }
+    out
+}
+
 const OF_UNEVEN: [f32; 15] = middles(&UNEVEN);
+const STEPS_OF_UNEVEN: [f32; 15] = steps(&UNEVEN);
 const OF_E2M1: [f32; 7] = middles(&TWICE_E2M1);
 
 /// The code of the value of [`UNEVEN`] nearest to `value`; of two that are equally near, the lower one.
@@ -42,6 +56,15 @@ pub(super) fn e2m1(value: f32) -> u8 {
     }
 }
 
+/// 1 / scale, or 0 for a scale that nothing can be divided by.
+fn inverse(scale: f32) -> f32 {
+    if scale.is_normal() {
+        scale.recip()
+    } else {
+        0.0
+    }
+}
+
 /// A table of values, and the function that gives the code of the nearest one.
 #[derive(Clone, Copy)]
 struct Table {
@@ -52,11 +75,7 @@ struct Table {
 impl Table {
     /// The codes of the values that the table times `scale` has nearest; those of 0 for a scale that nothing can be divided by.
     fn codes(self, values: &[f32; 32], scale: f32) -> [u8; 32] {
-        let inverse = if scale.is_normal() {
-            scale.recip()
-        } else {
-            0.0
-        };
+        let inverse = inverse(scale);
         values.map(|value| (self.code)(value * inverse))
     }
 
@@ -92,8 +111,35 @@ impl Table {
     }
 }
 
+/// The values of [`UNEVEN`] nearest to these, as [`uneven`] chooses them: a sum of its steps, without a look into memory for each.
+fn levels(values: [f32; LANES]) -> [f32; LANES] {
+    let mut levels = [f32::from(UNEVEN[0]); LANES];
+    for (middle, step) in OF_UNEVEN.iter().zip(STEPS_OF_UNEVEN) {
+        for (level, value) in levels.iter_mut().zip(values) {
+            *level += if value > *middle { step } else { 0.0 };
+        }
+    }
+    levels
+}
+
+/// How much of the sum of the values' squares their nearest values of [`UNEVEN`] times `scale` account for, if their scale is fitted to them.
+fn accounted(values: &[f32; 32], scale: f32) -> f32 {
+    let inverse = inverse(scale);
+    let [mut products, mut squares] = [[0.0_f32; LANES]; 2];
+    for values in values.as_chunks().0 {
+        let levels = levels(values.map(|value| value * inverse));
+        for lane in 0..LANES {
+            products[lane] += values[lane] * levels[lane];
+            squares[lane] += levels[lane] * levels[lane];
+        }
+    }
+    let [products, squares] = [products, squares].map(|lanes| lanes.iter().sum::<f32>());
+    // A level is never 0.
+    products * products / squares
+}
+
 /// No value is off by more than the widest gap of the table, 24 steps, at the scale by which the largest magnitude is 113 steps, and the
-/// rounding of that scale.
+/// rounding of that scale. The scale is fitted to the codes that account for the most.
 pub(super) fn iq4_nl(values: &[f32; 32], out: &mut [u8; 18]) {
     let table = Table {
         values: &UNEVEN,
@@ -103,30 +149,26 @@ pub(super) fn iq4_nl(values: &[f32; 32], out: &mut [u8; 18]) {
     let [least, most] = [UNEVEN[0], UNEVEN[15]].map(f32::from);
     let plain = half(far / most);
     let limit = 24.0 * (far / most).abs() + most * SUBNORMAL;
-    let mut best = (plain, table.distance(values, plain));
-    let mut consider = |scale: f32| {
-        let scale = half(scale);
-        let distance = table.distance(values, scale);
-        let better = distance.is_better(best.1, limit);
-        if better {
-            best = (scale, distance);
-        }
-        better.then_some(scale)
-    };
-    let mut last = plain;
+    let mut found = (plain, f32::NEG_INFINITY);
     for end in [least, most] {
         for by in -STEPS..=STEPS {
             let scale = far / (end + f32::from(by));
-            for scale in [scale, table.fitted(values, scale)] {
-                last = consider(scale).unwrap_or(last);
+            let accounted = accounted(values, scale);
+            if accounted > found.1 {
+                found = (scale, accounted);
             }
         }
     }
+    let mut best = (plain, table.distance(values, plain));
+    let mut last = found.0;
     for _ in 0..REPEATS {
-        match consider(table.fitted(values, last)) {
-            Some(scale) => last = scale,
-            None => break,
+        let next = half(table.fitted(values, last));
+        let distance = table.distance(values, next);
+        if !distance.is_better(best.1, limit) {
+            break;
         }
+        best = (next, distance);
+        last = next;
     }
     let (scale, _) = best;
     out[..2].copy_from_slice(&f16::from_f32(scale).to_le_bytes());
