@@ -60,6 +60,14 @@ pub(crate) fn products_into<R: Right>(products: &[Product<R>], to: Vec<&mut [f32
     }
     let work = products.iter().map(|p| p.rows * p.inner * p.columns).sum();
     let spread = Spread::of(tasks.len(), work);
+    if let Spread::Columns(parts) = spread
+        && tasks.iter().all(|(product, rows, _)| product.is_row(rows))
+    {
+        // The parts of all rows together, so that threads wait for each other once.
+        let of_row = |(product, row, to)| Product::parts_of_row(product, row, to, parts);
+        let parts: Vec<_> = tasks.into_iter().flat_map(of_row).collect();
+        return parts.into_par_iter().for_each(run);
+    }
     spread.each(tasks, |(product, rows, to)| {
         product.of_rows(rows, to, spread)
     });
@@ -119,29 +127,31 @@ impl<R: Right> Product<'_, R> {
         if self.inner == 0 {
             return self.biases(to);
         }
-        let unit = match count {
-            ..=FEW => self.right.unit(),
-            _ => WIDEST,
-        };
         let size = match spread {
-            Spread::Columns(parts) => columns.div_ceil(parts).next_multiple_of(unit),
+            Spread::Columns(parts) => self.size(count, parts),
             Spread::Alone | Spread::Tasks => columns,
         };
         if size >= columns {
-            return self.run(rows, 0..columns, to);
-        }
-        if count == 1 {
-            let parts = to.par_chunks_mut(size).enumerate();
-            parts.for_each(|(part, to)| {
-                let first = part * size;
-                self.run(rows.clone(), first..first + to.len(), to);
+            return run(Task {
+                product: self,
+                rows,
+                columns: 0..columns,
+                to,
             });
-            return;
+        }
+        if let (1, Spread::Columns(parts)) = (count, spread) {
+            let parts: Vec<_> = self.parts_of_row(rows, to, parts).collect();
+            return parts.into_par_iter().for_each(run);
         }
         let part = |first: usize| {
             let columns = first..(first + size).min(columns);
             let mut to = vec![0.0; count * columns.len()];
-            self.run(rows.clone(), columns, &mut to);
+            run(Task {
+                product: self,
+                rows: rows.clone(),
+                columns,
+                to: &mut to,
+            });
             to
         };
         let firsts: Vec<usize> = (0..columns).step_by(size).collect();
@@ -153,21 +163,34 @@ impl<R: Right> Product<'_, R> {
         });
     }
 
-    fn run(&self, rows: Range<usize>, columns: Range<usize>, to: &mut [f32]) {
-        if let Some(pairs) = self.in_pairs() {
-            return pairs::dispatch(Task {
-                product: &pairs,
-                rows,
-                columns,
-                to,
-            });
-        }
-        dispatch(Task {
+    /// Whether these are a row whose values are sums of products.
+    fn is_row(&self, rows: &Range<usize>) -> bool {
+        rows.len() == 1 && self.inner > 0 && self.columns > 0
+    }
+
+    /// The number of columns in each of so many parts of `count` rows.
+    fn size(&self, count: usize, parts: usize) -> usize {
+        let unit = match count {
+            ..=FEW => self.right.unit(),
+            _ => WIDEST,
+        };
+        self.columns.div_ceil(parts).next_multiple_of(unit)
+    }
+
+    /// A row with its columns divided into at most so many parts.
+    fn parts_of_row<'b>(
+        &'b self,
+        row: Range<usize>,
+        to: &'b mut [f32],
+        parts: usize,
+    ) -> impl Iterator<Item = Task<'b, 'b, R>> {
+        let size = self.size(1, parts);
+        to.chunks_mut(size).enumerate().map(move |(part, to)| Task {
             product: self,
-            rows,
-            columns,
+            rows: row.clone(),
+            columns: part * size..part * size + to.len(),
             to,
-        });
+        })
     }
 
     /// Computes the product without inner values, which is the bias or 0.
@@ -179,4 +202,17 @@ impl<R: Right> Product<'_, R> {
             }
         }
     }
+}
+
+/// Computes some rows and columns of a product.
+fn run<R: Right>(task: Task<'_, '_, R>) {
+    let Some(pairs) = task.product.in_pairs() else {
+        return dispatch(task);
+    };
+    pairs::dispatch(Task {
+        product: &pairs,
+        rows: task.rows,
+        columns: task.columns,
+        to: task.to,
+    });
 }
