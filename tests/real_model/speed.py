@@ -4,8 +4,9 @@ Usage: python speed.py MOEBIUS FOLDERS Q4_1.gguf Q8_0.gguf TEXT [--device D] [--
     --only TEXT  the rows whose program, model, weights or batch contains it (`llama.cpp mixtral-split Q8_0, batch 8` is one), ours that they
                  are compared with, and ours in f32, which has the tokens
 
-A dense model and a mixture, weights in f32, bf16, Q8_0 and Q4_K, one prompt and a batch of 8: ours and llama.cpp read the same GGUF file and answer
-the same prompts. Beside ours with one prompt also transformers and mistral.rs, with the folders.
+A dense model and a mixture, weights in f32, bf16, Q8_0 and Q4_K, one prompt and a batch of 8: ours and llama.cpp read the same GGUF file, compute
+in f32 with its weights and answer the same prompts. Beside ours with one prompt also transformers and mistral.rs, with the folders; transformers
+computes in bf16 with weights in bf16, so there ours does, too.
 Prefill is the tokens of all prompts in the time until each has its answer's first token; decode is the tokens of all answers from there until a
 first answer ends. llama.cpp computes a batch of all prompts, then one for each token of all answers, as its own benchmark does; ours has a queue,
 so that the first answers have tokens while the last prompts are taken, which counts as prefill alone.
@@ -33,11 +34,13 @@ QUIET = 0.1
 # What ours is to reach of another's speed.
 GOAL = 1.1
 BATCHES = (1, 8)
-# The models, and how ours computes with the weights of a file.
+# The models, and how ours computes with the weights of a file: with keys and values in f16 where llama.cpp has them in f16.
 MODELS = ("llama", "mixtral-split")
-WEIGHTS = {"f32": ("--dtype", "f32"), "bf16": ("--dtype", "bf16"), "Q8_0": ("--weights", "file"), "Q4_K": ("--weights", "file")}
+AS_THE_FILE = ("--weights", "file", "--kv-cache-dtype", "f16")
+WEIGHTS = {"f32": ("--dtype", "f32"), "bf16": AS_THE_FILE, "Q8_0": AS_THE_FILE, "Q4_K": AS_THE_FILE}
+IN_BF16 = "bf16, computed in bf16"
 # What is read as a folder, one prompt at a time.
-WITH_FOLDERS = (("transformers", "llama", "f32"), ("mistral.rs", "llama", "f32"), ("transformers", "llama", "bf16"),
+WITH_FOLDERS = (("transformers", "llama", "f32"), ("mistral.rs", "llama", "f32"), ("transformers", "llama", IN_BF16),
                 ("transformers", "mixtral-split", "f32"), ("mistral.rs", "mixtral-split", "f32"))
 SPEEDS = ("prefill_tokens_per_s", "decode_tokens_per_s")
 # What kernels for 8 bits and for f32 ask for.
@@ -49,8 +52,7 @@ SETTINGS = {"OMP_NUM_THREADS": str(THREADS), "MKL_NUM_THREADS": str(THREADS), "R
 HEADS = ("model", "weights", "batch", "beside", "prefill", "theirs", "ours / theirs", "decode", "theirs", "ours / theirs", "as ours")
 NOTES = ("tokens a second of all prompts or answers together, of the turn with the middle ratio; loading doesn't count",
          f"the goal is {GOAL} times theirs",
-         "llama.cpp keeps keys and values in f32 beside f32 weights, else in f16; all others in what they compute in, which ours does in f32 with "
-         "Q8_0 and Q4_K",
+         "llama.cpp and ours keep keys and values in f32 beside f32 weights, else in f16; all others in what they compute in",
          "as ours: leading tokens that are those of ours in f32, the fewest of a batch")
 
 
@@ -86,6 +88,11 @@ def prompts_file(folder, batch):
     return pathlib.Path(folder) / f"prompts-{batch}.jsonl"
 
 
+def type_of(weights):
+    """The type of the weights in a file."""
+    return weights.split(",")[0]
+
+
 def tokens_of(given, batch):
     """Tokens of each answer: those of a batch, which are more together, are half as long."""
     return given.tokens if batch == 1 else max(COMPARED, given.tokens // 2)
@@ -96,22 +103,28 @@ def rows(given, folder):
     script = str(pathlib.Path(__file__).with_name("speed_peers.py"))
 
     def ours(model, weights, batch):
-        command = [given.moebius, "generate", "--model", str(path_of(model, weights, given, folder)), "--device", given.device,
-                   *WEIGHTS[weights], "--prompts", str(prompts_file(folder, batch)), "--max-tokens", str(tokens_of(given, batch)), "--json"]
+        how = ("--dtype", "bf16") if weights == IN_BF16 else WEIGHTS[weights]
+        command = [given.moebius, "generate", "--model", str(path_of(model, type_of(weights), given, folder)), "--device", given.device,
+                   *how, "--prompts", str(prompts_file(folder, batch)), "--max-tokens", str(tokens_of(given, batch)), "--json"]
         return Row("moebius", model, weights, batch, command)
 
     def other(program, path, model, weights, batch):
         prompts, count = str(prompts_file(folder, batch)), str(tokens_of(given, batch))
-        command = [sys.executable, script, program, str(path), weights, prompts, count, str(THREADS)]
+        command = [sys.executable, script, program, str(path), type_of(weights), prompts, count, str(THREADS)]
         return Row(program, model, weights, batch, command)
+
+    def with_folders(model, weights, batch):
+        return [other(program, given.folders / model, model, weights, batch)
+                for program, *what in WITH_FOLDERS if (*what, 1) == (model, weights, batch)]
 
     everything = []
     for model in MODELS:
         for weights in WEIGHTS:
             for batch in BATCHES:
                 everything += [ours(model, weights, batch), other("llama.cpp", path_of(model, weights, given, folder), model, weights, batch)]
-                everything += [other(program, given.folders / model, model, weights, batch)
-                               for program, *what in WITH_FOLDERS if (*what, 1) == (model, weights, batch)]
+                everything += with_folders(model, weights, batch)
+        if with_folders(model, IN_BF16, 1):
+            everything += [ours(model, IN_BF16, 1), *with_folders(model, IN_BF16, 1)]
     return needed(everything, given.only)
 
 
@@ -179,7 +192,7 @@ def write_prompts(given, folder):
 
 def make_files(measured, given, folder):
     """Makes the files that the rows read, and tells which types their matrices have."""
-    for model, weights in dict.fromkeys((row.model, row.weights) for row in measured):
+    for model, weights in dict.fromkeys((row.model, type_of(row.weights)) for row in measured):
         print(f"{model} in {weights}", file=sys.stderr, flush=True)
         path = made(model, weights, given, folder)
         print(json.dumps({"file": {"model": model, "weights": weights, "matrices": matrices(path)}}), flush=True)

@@ -53,7 +53,8 @@ class Rows(unittest.TestCase):
 
     def test_weights_stay_as_the_file_has_them(self):
         commands = {row.weights: " ".join(row.command) for row in speed.rows(given(), "/made") if row.is_ours}
-        for weights, want in (("f32", "--dtype f32"), ("bf16", "--dtype bf16"), ("Q8_0", "--weights file"), ("Q4_K", "--weights file")):
+        kept = "--weights file --kv-cache-dtype f16"
+        for weights, want in (("f32", "--dtype f32"), ("bf16", kept), ("Q8_0", kept), ("Q4_K", kept), (speed.IN_BF16, "--dtype bf16")):
             self.assertIn(want, commands[weights])
 
     def test_some_rows_bring_along_what_they_are_compared_with(self):
