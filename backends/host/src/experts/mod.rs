@@ -7,10 +7,11 @@ pub use backward::{Gradients, WeightGradients};
 use crate::casts::to_bf16;
 use crate::expert_activation::HiddenActivation;
 use crate::permute::{Segments, combined, padded};
-use crate::product::{Factor, Lines, Product, Right, Run, Spread, pieces};
+use crate::product::{Factor, Lines, Product, Right, Run, Spread, pieces, products_into};
 use crate::spare::Spare;
 use crate::values::{Matrices, Values};
 use backward::Backward;
+use half::bf16;
 use moebius_ops::experts::Problem;
 use std::ops::Range;
 
@@ -126,6 +127,9 @@ impl Forward<'_> {
             * (self.problem.columns_in() + self.problem.inter);
         let spread = Spread::of(pieces.len(), work);
         let Some(ended) = ended else {
+            if let Spread::Columns(_) = spread {
+                return self.few(pieces);
+            }
             spread.each(pieces, |piece| {
                 self.second(self.kept_or_new(piece, spread), spread);
             });
@@ -135,6 +139,59 @@ impl Forward<'_> {
         ended(Stage::FirstProduct);
         spread.each(pieces, |piece| self.second(piece, spread));
         ended(Stage::SecondProduct);
+    }
+
+    /// Does what [`Forward::run`] does for fewer pieces than threads share: one product of all, then the other, so that rows of several experts are
+    /// multiplied side by side.
+    fn few(&self, pieces: Vec<Piece<'_, 2>>) {
+        let (columns, inner) = (self.problem.columns_in(), self.problem.inter);
+        let own = |piece: &Piece<'_, 2>| match piece.to[1].len() {
+            0 => piece.rows.len() * columns,
+            _ => 0,
+        };
+        let mut new = Spare::new(pieces.iter().map(own).sum());
+        let mut rest = &mut new[..];
+        let with_room = |piece| {
+            let (to, others) = std::mem::take(&mut rest).split_at_mut(own(&piece));
+            rest = others;
+            let Piece {
+                expert,
+                rows,
+                to: [y, kept],
+            } = piece;
+            let pre = if kept.is_empty() { to } else { kept };
+            Piece {
+                expert,
+                rows,
+                to: [y, pre],
+            }
+        };
+        let mut pieces: Vec<_> = pieces.into_iter().map(with_room).collect();
+        let of_piece = |piece: &Piece<'_, 2>| self.of_tokens(piece.expert, &piece.rows);
+        let products: Vec<_> = pieces.iter().map(of_piece).collect();
+        let to = pieces.iter_mut().map(|piece| &mut *piece.to[1]);
+        products_into(&products, to.collect());
+        let rows = pieces.iter().map(|piece| piece.rows.len());
+        let mut hidden = Spare::new(rows.sum::<usize>() * inner);
+        let mut rest = &mut hidden[..];
+        for piece in &pieces {
+            let (to, others) = std::mem::take(&mut rest).split_at_mut(piece.rows.len() * inner);
+            rest = others;
+            HiddenActivation::of(self.problem).activate(piece.to[1], to);
+        }
+        let hidden = self.rounded(&hidden);
+        let mut first = 0;
+        let of_piece = |piece: &Piece<'_, 2>| {
+            let rows = first..first + piece.rows.len();
+            first = rows.end;
+            self.of_hidden(piece.expert, &hidden, rows)
+        };
+        let products: Vec<_> = pieces.iter().map(of_piece).collect();
+        let to = pieces.into_iter().map(|piece| {
+            let [y, _] = piece.to;
+            y
+        });
+        products_into(&products, to.collect());
     }
 
     /// Computes the first product of a piece: in place if it is kept, otherwise in memory of its own.
@@ -155,17 +212,22 @@ impl Forward<'_> {
 
     /// Computes x · W_inᵀ + b_in for some rows of an expert.
     fn first(&self, (e, rows): (usize, &Range<usize>), to: &mut [f32], spread: Spread) {
+        let product = self.of_tokens(e, rows);
+        product.of_rows(0..rows.len(), to, spread);
+    }
+
+    /// x · W_inᵀ + b_in of some rows of an expert.
+    fn of_tokens<'a>(&'a self, e: usize, rows: &Range<usize>) -> Product<'a> {
         let (inner, columns) = (self.problem.hidden, self.problem.columns_in());
         let left = Factor {
             lines: Lines::At(&self.tokens[rows.clone()]),
             ..Factor::rows(self.x)
         };
         let right = Factor::stacked(self.experts.w_in, e, Run::Along);
-        let product = Product {
+        Product {
             bias: self.experts.bias(0, e, columns),
             ..Product::new(left, right, [rows.len(), inner, columns])
-        };
-        product.of_rows(0..rows.len(), to, spread);
+        }
     }
 
     /// Computes x · W_inᵀ + b_in in memory of its own.
@@ -177,32 +239,58 @@ impl Forward<'_> {
 
     /// Computes act(pre) · W_outᵀ + b_out.
     fn second(&self, (piece, pre): (Piece<2>, Option<Spare>), spread: Spread) {
-        let (inner, columns) = (self.problem.inter, self.problem.hidden);
         let Piece {
             expert,
             rows,
             to: [y, kept],
         } = piece;
-        let mut hidden = Spare::new(rows.len() * inner);
+        let mut hidden = Spare::new(rows.len() * self.problem.inter);
         HiddenActivation::of(self.problem).activate(pre.as_deref().unwrap_or(kept), &mut hidden);
-        let right = Factor::stacked(self.experts.w_out, expert, Run::Along);
-        // Kernels round the hidden values of a layer of bf16, too.
-        let in_pairs = matches!(self.x.values, Values::Bf16(_)) && right.pairs().is_some();
-        let rounded = in_pairs.then(|| to_bf16(&hidden));
-        let left = match &rounded {
-            Some(rounded) => Factor::rows(Matrices {
-                values: Values::Bf16(rounded),
-                rows: rows.len(),
-                columns: inner,
-            }),
-            None => Factor::of_slice(&hidden, inner, Run::Along),
-        };
-        let product = Product {
-            bias: self.experts.bias(1, expert, columns),
-            ..Product::new(left, right, [rows.len(), inner, columns])
-        };
+        let hidden = self.rounded(&hidden);
+        let product = self.of_hidden(expert, &hidden, 0..rows.len());
         product.of_rows(0..rows.len(), y, spread);
     }
+
+    /// Hidden values as the second product multiplies them. Kernels round those of a layer of bf16, too.
+    fn rounded<'a>(&self, hidden: &'a [f32]) -> Hidden<'a> {
+        let right = Factor::stacked(self.experts.w_out, 0, Run::Along);
+        if matches!(self.x.values, Values::Bf16(_)) && right.pairs().is_some() {
+            Hidden::Bf16(to_bf16(hidden))
+        } else {
+            Hidden::F32(hidden)
+        }
+    }
+
+    /// h · W_outᵀ + b_out of some rows of an expert, which are `rows` of the hidden values.
+    fn of_hidden<'a>(
+        &'a self,
+        e: usize,
+        hidden: &'a Hidden<'_>,
+        rows: Range<usize>,
+    ) -> Product<'a> {
+        let (inner, columns) = (self.problem.inter, self.problem.hidden);
+        let values = rows.start * inner..rows.end * inner;
+        let values = match hidden {
+            Hidden::F32(hidden) => Values::F32(&hidden[values]),
+            Hidden::Bf16(hidden) => Values::Bf16(&hidden[values]),
+        };
+        let left = Factor::rows(Matrices {
+            values,
+            rows: rows.len(),
+            columns: inner,
+        });
+        let right = Factor::stacked(self.experts.w_out, e, Run::Along);
+        Product {
+            bias: self.experts.bias(1, e, columns),
+            ..Product::new(left, right, [rows.len(), inner, columns])
+        }
+    }
+}
+
+/// Hidden values \[rows, f\].
+enum Hidden<'a> {
+    F32(&'a [f32]),
+    Bf16(Vec<bf16>),
 }
 
 /// The weights and biases of all experts.
