@@ -96,7 +96,7 @@ fn a_narrow_embedding_is_one_of_f32() {
 #[test]
 fn proposers_that_do_not_fit_are_refused() {
     let (folder, other) = (model(), model_of("decoder_qwen3"));
-    let other = other.path().display().to_string();
+    let [itself, other] = [&folder, &other].map(|of| of.path().display().to_string());
     for (more, what) in [
         (
             &["--speculate", "lookahead"][..],
@@ -111,7 +111,7 @@ fn proposers_that_do_not_fit_are_refused() {
         (&["--draft-model", &other], "vocabulary of a draft model"),
         (&["--draft-weights", "q8_0"], "--draft-model"),
         (
-            &["--draft-model", &other, "--draft-weights", "file"],
+            &["--draft-model", &itself, "--draft-weights", "file"],
             "--draft-model: weights as the file has them",
         ),
     ] {
