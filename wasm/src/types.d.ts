@@ -331,9 +331,10 @@ export type TextModelFiles = Record<string, Uint8Array | Blob>;
 
 export interface TextModelOptions extends RunOptions {
   /**
-   * Precision of the weights. 'stored', the default: FP8 codes stay codes, all other weights become f32. 'f32': codes
-   * are decoded. 'fp8': weights of layers without codes are rounded to E4M3, with a scale for each 128 × 128. Sums are
-   * f32 in all three.
+   * Precision of the weights. 'stored', the default: what the files have in FP8, in blocks of codes (GGUF, MXFP4,
+   * NVFP4, four bits of GPTQ and AWQ) or in 16 bits takes as many bytes on the device, and all other weights become
+   * f32. 'f32': all are decoded. 'fp8': weights of layers without FP8 codes are rounded to E4M3, with a scale for each
+   * 32 of a row. Sums are f32 in all three.
    */
   precision?: 'stored' | 'f32' | 'fp8';
   /**

@@ -150,6 +150,15 @@ async function aGgufFileWritesAndChats(lab) {
     assert.deepEqual(value?.ids, native.ids, message);
     assert.equal(value.promptTokens, 5);
   }
+  // Weights of 16 bits stay such on the device, and give the tokens of decoded ones.
+  const page = await lab.freshBench();
+  const sizes = [];
+  for (const precision of ['stored', 'f32']) {
+    const found = await page.evaluate(run, { folder: 'gguf', asked: asked.slice(0, 1), options: { precision } });
+    assert.deepEqual(found.answers[0].value?.ids, native.ids, precision);
+    sizes.push(found.report.weightBytes);
+  }
+  assert.ok(sizes[0] < 0.75 * sizes[1], `${sizes[0]} bytes as stored, ${sizes[1]} in f32`);
 }
 
 /** The word w1 is a special token here, which the word w14 contains. */

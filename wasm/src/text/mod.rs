@@ -50,7 +50,7 @@ struct Writer {
 /// Options of a text model.
 struct Asked {
     precision: &'static str,
-    how: LoadOptions,
+    how: fn(&ModelFiles) -> LoadOptions,
     /// Largest number of tokens of a conversation; `None` for the default.
     context: Option<usize>,
     /// Files of an adapter that changes the model's weights.
@@ -91,7 +91,8 @@ impl TextModel {
             files = files.with_adapter(&files::adapter(adapter).await?)?;
         }
         let before = gpu.memory().await?.in_use;
-        let model = asked.loading.model(&files, asked.how, &gpu.burn, &gpu);
+        let how = (asked.how)(&files);
+        let model = asked.loading.model(&files, how, &gpu.burn, &gpu);
         let model = model.await?;
         let weight_bytes = gpu.memory().await?.in_use.saturating_sub(before);
         let (spec, family) = (files.spec(), files.family());
@@ -159,15 +160,14 @@ impl TextModel {
 impl Asked {
     fn new(options: JsValue) -> Result<Self, Failure> {
         let mut options = Options::new("text model options", options)?;
-        let stored = LoadOptions::default();
-        let decoded = LoadOptions {
+        let decoded: fn(&ModelFiles) -> LoadOptions = |_| LoadOptions {
             keep_fp8: false,
-            ..stored
+            ..LoadOptions::default()
         };
         let precisions = [
-            ("stored", ("stored", stored)),
+            ("stored", ("stored", ModelFiles::as_stored as fn(&_) -> _)),
             ("f32", ("f32", decoded)),
-            ("fp8", ("fp8", LoadOptions::fp8())),
+            ("fp8", ("fp8", |_| LoadOptions::fp8())),
         ];
         let (precision, how) = options.choice("precision", &precisions)?;
         let asked = Self {

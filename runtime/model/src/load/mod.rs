@@ -297,6 +297,16 @@ impl ModelFiles {
         size::loaded_bytes(&self.plan, device, options)
     }
 
+    /// Options by which weights are on a device as the files have them, where devices decode such: FP8 codes stay codes and blocks stay blocks
+    /// ([`InBlocks::File`]), values of 16 bits among them, in a model that computes in f32. Other weights become f32. Reads no weights.
+    pub fn as_stored(&self) -> LoadOptions {
+        let options = LoadOptions::default().with_blocks(InBlocks::File);
+        match narrow::check(self.files.checkpoint(), &self.plan, options) {
+            Ok(()) => options,
+            Err(_) => LoadOptions::default(),
+        }
+    }
+
     /// Names of the tensors whose rows aren't whole blocks of the format that `options` ask for ([`InBlocks::Format`]), so that they get another
     /// type, in alphabetical order. Reads no weights.
     pub fn of_another_type(&self, options: LoadOptions) -> Vec<&str> {
