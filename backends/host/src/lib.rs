@@ -9,6 +9,8 @@ pub mod casts;
 pub mod exact;
 mod expert_activation;
 pub mod experts;
+#[cfg(target_arch = "x86_64")]
+mod f16c;
 mod fp8_codes;
 pub mod fused;
 pub mod grouped_gemm;

@@ -126,11 +126,12 @@ impl Simd {
     }
 }
 
-/// Whether the processor has the vector instructions of x86-64-v3.
+/// Whether the processor has the vector instructions of x86-64-v3, with those for F16.
 #[cfg(target_arch = "x86_64")]
 fn has_avx2() -> bool {
     use std::arch::is_x86_feature_detected as has;
-    has!("avx2") && has!("fma") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt")
+    let vectors = has!("avx2") && has!("fma") && has!("f16c");
+    vectors && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt")
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -5,11 +5,15 @@
 //! the last place of f32. NaN stays NaN.
 
 use crate::simd::{Simd as Set, simd};
+use pulp::bytemuck::bytes_of_mut;
 use pulp::{Simd, WithSimd};
 
 /// Operations with an instruction of their own in some sets: the transposition of 8×8 squares and of words, bytes as numbers, tables of
 /// bytes, shifts, and products of pairs.
 pub(crate) trait Transpose: Copy {
+    /// Whether [`Self::number`] converts whole numbers below 2^31 that f32 has.
+    const WHOLE: bool = false;
+
     /// Writes row i of the transposed square to `to[i * step..]`, in the order of i; if `step` is less than 8, each row overwrites the end
     /// of the one before.
     fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize);
@@ -39,11 +43,13 @@ pub(crate) trait Transpose: Copy {
         S::as_simd_u32s(&words).0[0]
     }
 
-    /// Bytes, as many as a register has words, as signed numbers.
+    /// Byte `at` of each word, as a signed number.
     #[inline(always)]
-    fn signed_bytes<S: Simd>(self, simd: S, bytes: &[u8]) -> S::f32s {
-        let moved = simd.xor_u32s(self.bytes(simd, bytes), simd.splat_u32s(0x80));
-        simd.sub_f32s(self.number(simd, moved), simd.splat_f32s(128.0))
+    fn signed_byte<S: Simd>(self, simd: S, words: S::u32s, at: u32) -> S::f32s {
+        let moved = simd.wrapping_dyn_shr_u32s(words, simd.splat_u32s(8 * at));
+        let byte = simd.and_u32s(moved, simd.splat_u32s(0xFF));
+        let above = simd.xor_u32s(byte, simd.splat_u32s(0x80));
+        simd.sub_f32s(self.number(simd, above), simd.splat_f32s(128.0))
     }
 
     /// Whole numbers below 2^23.
@@ -54,6 +60,16 @@ pub(crate) trait Transpose: Copy {
         let sum = simd.or_u32s(whole, simd.splat_u32s(room));
         let room = simd.splat_f32s(f32::from_bits(room));
         simd.sub_f32s(simd.transmute_f32s_u32s(sum), room)
+    }
+
+    /// Numbers in F16, two bytes each, as many as a register has words.
+    #[inline(always)]
+    fn f16s<S: Simd>(self, simd: S, bytes: &[u8]) -> S::f32s {
+        let mut words = [0; 16];
+        for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u32::from(u16::from_le_bytes(*bytes));
+        }
+        self.halves(simd, S::as_simd_u32s(&words).0[0], 0)
     }
 
     /// Converts the f16 number that begins at bit `down` of each word, as [`Stored`](crate::values) converts one.
@@ -74,51 +90,11 @@ pub(crate) trait Transpose: Copy {
         simd.transmute_f32s_u32s(simd.or_u32s(number, sign))
     }
 
-    /// Some of the lowest bits of each byte, moved down.
+    /// Replaces each byte of words, which is less than 16, by that of a table.
     #[inline(always)]
-    fn field(self, bytes: [u8; 32], down: u32, mask: u8) -> [u8; 32] {
-        let mut bits = bytes;
-        for byte in &mut bits {
-            *byte = *byte >> down & mask;
-        }
-        bits
-    }
-
-    /// Replaces each byte by the one of two that its bit `bit` chooses.
-    #[inline(always)]
-    fn chosen(self, bytes: [u8; 32], bit: u32, of: [u8; 2]) -> [u8; 32] {
-        let mut chosen = bytes;
-        for byte in &mut chosen {
-            *byte = of[usize::from(*byte >> bit & 1)];
-        }
-        chosen
-    }
-
-    /// Puts bits, moved up, above those of each byte.
-    #[inline(always)]
-    fn above(self, bytes: [u8; 32], bits: [u8; 32], up: u32) -> [u8; 32] {
-        let mut both = bytes;
-        for (byte, bits) in both.iter_mut().zip(bits) {
-            *byte |= bits << up;
-        }
-        both
-    }
-
-    /// The difference of each two bytes, as a signed one.
-    #[inline(always)]
-    fn minus(self, bytes: [u8; 32], others: [u8; 32]) -> [u8; 32] {
-        let mut differences = bytes;
-        for (byte, other) in differences.iter_mut().zip(others) {
-            *byte = byte.wrapping_sub(other);
-        }
-        differences
-    }
-
-    /// Replaces each byte, which is less than 16, by that of a table.
-    #[inline(always)]
-    fn look_up(self, bytes: [u8; 32], table: [i8; 16]) -> [u8; 32] {
-        let mut found = bytes;
-        for byte in &mut found {
+    fn look_up<S: Simd>(self, _: S, words: S::u32s, table: [i8; 16]) -> S::u32s {
+        let mut found = words;
+        for byte in bytes_of_mut(&mut found) {
             *byte = table[usize::from(*byte & 15)].cast_unsigned();
         }
         found
@@ -144,6 +120,16 @@ pub(crate) trait Kernel {
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T);
 }
 
+/// Has the compiler align the stack of the function that this is inlined into to lines of the cache. It otherwise keeps vector registers at multiples of
+/// 16 bytes there, where many of them are in two lines, and take twice as long.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn align_stack() {
+    #[repr(align(64))]
+    struct Line([u8; 64]);
+    std::hint::black_box(&mut Line([0; 64]).0);
+}
+
 /// Runs the version of a kernel for the vector instructions that this process uses.
 pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     let simd = simd();
@@ -153,13 +139,20 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) {
         if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd >= Avx512) {
             return avx512.vectorize(
                 #[inline(always)]
-                || kernel.run(avx512, x86::Avx512(avx512)),
+                || {
+                    align_stack();
+                    kernel.run(avx512, x86::Avx512(avx512));
+                },
             );
         }
-        if let Some(avx2) = pulp::x86::V3::try_new().filter(|_| simd >= Avx2) {
-            return avx2.vectorize(
+        let avx2 = crate::f16c::Avx2::try_new().zip(pulp::x86::V3::try_new());
+        if let Some((all, avx2)) = avx2.filter(|_| simd >= Avx2) {
+            return all.vectorize(
                 #[inline(always)]
-                || kernel.run(avx2, x86::Avx2(avx2)),
+                || {
+                    align_stack();
+                    kernel.run(avx2, x86::Avx2(avx2, all.f16c));
+                },
             );
         }
     }
@@ -235,27 +228,22 @@ impl Transpose for ByElement {
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86 {
     use super::Transpose;
+    use crate::f16c::eight_f16s;
     use core::arch::x86_64::{__m128i, __m256, __m512i};
     use pulp::Simd;
+    use pulp::core_arch::x86::F16c;
+    use pulp::x86::V3;
 
     /// All of it in registers of eight values, written without closures over arrays, which would be function calls here.
     #[derive(Clone, Copy)]
-    pub(super) struct Avx2(pub(super) pulp::x86::V3);
+    pub(super) struct Avx2(pub(super) V3, pub(super) F16c);
 
     impl Transpose for Avx2 {
+        const WHOLE: bool = true;
+
         #[inline(always)]
         fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize) {
-            let [a, b, c, d, e, f, g, h] = rows;
-            let top = self.columns([load(a), load(b), load(c), load(d)]);
-            let bottom = self.columns([load(e), load(f), load(g), load(h)]);
-            for i in 0..4 {
-                let row = self.0.avx._mm256_permute2f128_ps::<0x20>(top[i], bottom[i]);
-                store(row, &mut to[i * step..]);
-            }
-            for i in 0..4 {
-                let row = self.0.avx._mm256_permute2f128_ps::<0x31>(top[i], bottom[i]);
-                store(row, &mut to[(i + 4) * step..]);
-            }
+            square(self.0, rows, to, step);
         }
 
         #[inline(always)]
@@ -273,7 +261,7 @@ pub(crate) mod x86 {
                     self.both(c, g),
                     self.both(d, h),
                 ];
-                let words = self.columns(rows);
+                let words = columns(self.0, rows);
                 for (i, to) in to.iter_mut().enumerate() {
                     let words: [u32; 8] = pulp::cast(words[i]);
                     to[at + 8 * half..][..8].copy_from_slice(&words);
@@ -287,8 +275,9 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
-        fn signed_bytes<S: Simd>(self, _: S, bytes: &[u8]) -> S::f32s {
-            let whole = self.0.avx2._mm256_cvtepi8_epi32(eight(bytes));
+        fn signed_byte<S: Simd>(self, simd: S, words: S::u32s, at: u32) -> S::f32s {
+            let up = simd.wrapping_dyn_shl_u32s(words, simd.splat_u32s(24 - 8 * at));
+            let whole = self.0.avx2._mm256_srai_epi32::<24>(pulp::cast(up));
             pulp::cast(self.0.avx._mm256_cvtepi32_ps(whole))
         }
 
@@ -297,46 +286,25 @@ pub(crate) mod x86 {
             pulp::cast(self.0.avx._mm256_cvtepi32_ps(pulp::cast(whole)))
         }
 
-        // Loops over these arrays would become instructions for eight bytes each.
         #[inline(always)]
-        fn field(self, bytes: [u8; 32], down: u32, mask: u8) -> [u8; 32] {
+        fn f16s<S: Simd>(self, _: S, bytes: &[u8]) -> S::f32s {
+            pulp::cast(eight_f16s(self.1, sixteen(bytes)))
+        }
+
+        #[inline(always)]
+        fn halves<S: Simd>(self, simd: S, words: S::u32s, down: u32) -> S::f32s {
             let (avx, avx2) = (self.0.avx, self.0.avx2);
-            let down = pulp::cast([u64::from(down), 0]);
-            let moved = avx2._mm256_srl_epi16(pulp::cast(bytes), down);
-            let mask = avx._mm256_set1_epi8(mask.cast_signed());
-            pulp::cast(avx2._mm256_and_si256(moved, mask))
+            let moved = simd.wrapping_dyn_shr_u32s(words, simd.splat_u32s(down));
+            let own = pulp::cast(simd.and_u32s(moved, simd.splat_u32s(0xFFFF)));
+            let both = avx2._mm256_packus_epi32(own, own);
+            let halves = avx2._mm256_permute4x64_epi64::<0b1000>(both);
+            pulp::cast(eight_f16s(self.1, avx._mm256_castsi256_si128(halves)))
         }
 
         #[inline(always)]
-        fn chosen(self, bytes: [u8; 32], bit: u32, [zero, one]: [u8; 2]) -> [u8; 32] {
-            let (avx, avx2) = (self.0.avx, self.0.avx2);
-            let mask = avx._mm256_set1_epi8((1_u8 << bit).cast_signed());
-            let bits = avx2._mm256_and_si256(pulp::cast(bytes), mask);
-            let is_zero = avx2._mm256_cmpeq_epi8(bits, avx._mm256_setzero_si256());
-            let differ = avx._mm256_set1_epi8((zero ^ one).cast_signed());
-            let one = avx._mm256_set1_epi8(one.cast_signed());
-            let moved = avx2._mm256_and_si256(is_zero, differ);
-            pulp::cast(avx2._mm256_xor_si256(moved, one))
-        }
-
-        #[inline(always)]
-        fn above(self, bytes: [u8; 32], bits: [u8; 32], up: u32) -> [u8; 32] {
-            let avx2 = self.0.avx2;
-            let up = pulp::cast([u64::from(up), 0]);
-            let moved = avx2._mm256_sll_epi16(pulp::cast(bits), up);
-            pulp::cast(avx2._mm256_or_si256(pulp::cast(bytes), moved))
-        }
-
-        #[inline(always)]
-        fn minus(self, bytes: [u8; 32], others: [u8; 32]) -> [u8; 32] {
-            let avx2 = self.0.avx2;
-            pulp::cast(avx2._mm256_sub_epi8(pulp::cast(bytes), pulp::cast(others)))
-        }
-
-        #[inline(always)]
-        fn look_up(self, bytes: [u8; 32], table: [i8; 16]) -> [u8; 32] {
+        fn look_up<S: Simd>(self, _: S, words: S::u32s, table: [i8; 16]) -> S::u32s {
             let table = pulp::cast([table; 2]);
-            pulp::cast(self.0.avx2._mm256_shuffle_epi8(table, pulp::cast(bytes)))
+            pulp::cast(self.0.avx2._mm256_shuffle_epi8(table, pulp::cast(words)))
         }
 
         #[inline(always)]
@@ -351,9 +319,11 @@ pub(crate) mod x86 {
     pub(crate) struct Avx512(pub(crate) pulp::x86::V4);
 
     impl Transpose for Avx512 {
+        const WHOLE: bool = true;
+
         #[inline(always)]
         fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize) {
-            Avx2(*self.0).square(rows, to, step);
+            square(*self.0, rows, to, step);
         }
 
         #[inline(always)]
@@ -384,14 +354,22 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
-        fn signed_bytes<S: Simd>(self, _: S, bytes: &[u8]) -> S::f32s {
-            let whole = self.0.avx512f._mm512_cvtepi8_epi32(sixteen(bytes));
-            pulp::cast(self.0.avx512f._mm512_cvtepi32_ps(whole))
+        fn signed_byte<S: Simd>(self, simd: S, words: S::u32s, at: u32) -> S::f32s {
+            let avx512 = self.0.avx512f;
+            let up = simd.wrapping_dyn_shl_u32s(words, simd.splat_u32s(24 - 8 * at));
+            let whole = avx512._mm512_srai_epi32::<24>(pulp::cast(up));
+            pulp::cast(avx512._mm512_cvtepi32_ps(whole))
         }
 
         #[inline(always)]
         fn number<S: Simd>(self, _: S, whole: S::u32s) -> S::f32s {
             pulp::cast(self.0.avx512f._mm512_cvtepi32_ps(pulp::cast(whole)))
+        }
+
+        #[inline(always)]
+        fn f16s<S: Simd>(self, _: S, bytes: &[u8]) -> S::f32s {
+            let bytes = bytes.first_chunk::<32>().copied().unwrap_or_default();
+            pulp::cast(self.0.avx512f._mm512_cvtph_ps(pulp::cast(bytes)))
         }
 
         #[inline(always)]
@@ -403,28 +381,13 @@ pub(crate) mod x86 {
         }
 
         #[inline(always)]
-        fn field(self, bytes: [u8; 32], down: u32, mask: u8) -> [u8; 32] {
-            Avx2(*self.0).field(bytes, down, mask)
-        }
-
-        #[inline(always)]
-        fn chosen(self, bytes: [u8; 32], bit: u32, of: [u8; 2]) -> [u8; 32] {
-            Avx2(*self.0).chosen(bytes, bit, of)
-        }
-
-        #[inline(always)]
-        fn above(self, bytes: [u8; 32], bits: [u8; 32], up: u32) -> [u8; 32] {
-            Avx2(*self.0).above(bytes, bits, up)
-        }
-
-        #[inline(always)]
-        fn minus(self, bytes: [u8; 32], others: [u8; 32]) -> [u8; 32] {
-            Avx2(*self.0).minus(bytes, others)
-        }
-
-        #[inline(always)]
-        fn look_up(self, bytes: [u8; 32], table: [i8; 16]) -> [u8; 32] {
-            Avx2(*self.0).look_up(bytes, table)
+        fn look_up<S: Simd>(self, _: S, words: S::u32s, table: [i8; 16]) -> S::u32s {
+            let table = pulp::cast([table; 4]);
+            pulp::cast(
+                self.0
+                    .avx512bw
+                    ._mm512_shuffle_epi8(table, pulp::cast(words)),
+            )
         }
 
         #[inline(always)]
@@ -470,21 +433,35 @@ pub(crate) mod x86 {
             let low = avx._mm256_castps128_ps256(pulp::cast(*low));
             avx._mm256_insertf128_ps::<1>(low, pulp::cast(*high))
         }
+    }
 
-        /// Columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 of four rows.
-        #[inline(always)]
-        fn columns(self, [a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
-            let avx = self.0.avx;
-            let (low, high) = (avx._mm256_unpacklo_ps(a, b), avx._mm256_unpackhi_ps(a, b));
-            let (next_low, next_high) =
-                (avx._mm256_unpacklo_ps(c, d), avx._mm256_unpackhi_ps(c, d));
-            [
-                avx._mm256_shuffle_ps::<0x44>(low, next_low),
-                avx._mm256_shuffle_ps::<0xEE>(low, next_low),
-                avx._mm256_shuffle_ps::<0x44>(high, next_high),
-                avx._mm256_shuffle_ps::<0xEE>(high, next_high),
-            ]
+    /// [`Transpose::square`] in registers of eight values.
+    #[inline(always)]
+    fn square(simd: V3, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize) {
+        let [a, b, c, d, e, f, g, h] = rows;
+        let top = columns(simd, [load(a), load(b), load(c), load(d)]);
+        let bottom = columns(simd, [load(e), load(f), load(g), load(h)]);
+        for i in 0..4 {
+            let row = simd.avx._mm256_permute2f128_ps::<0x20>(top[i], bottom[i]);
+            store(row, &mut to[i * step..]);
         }
+        for i in 0..4 {
+            let row = simd.avx._mm256_permute2f128_ps::<0x31>(top[i], bottom[i]);
+            store(row, &mut to[(i + 4) * step..]);
+        }
+    }
+
+    /// Columns 0 and 4, 1 and 5, 2 and 6, 3 and 7 of four rows.
+    #[inline(always)]
+    fn columns(V3 { avx, .. }: V3, [a, b, c, d]: [__m256; 4]) -> [__m256; 4] {
+        let (low, high) = (avx._mm256_unpacklo_ps(a, b), avx._mm256_unpackhi_ps(a, b));
+        let (next_low, next_high) = (avx._mm256_unpacklo_ps(c, d), avx._mm256_unpackhi_ps(c, d));
+        [
+            avx._mm256_shuffle_ps::<0x44>(low, next_low),
+            avx._mm256_shuffle_ps::<0xEE>(low, next_low),
+            avx._mm256_shuffle_ps::<0x44>(high, next_high),
+            avx._mm256_shuffle_ps::<0xEE>(high, next_high),
+        ]
     }
 
     #[inline(always)]

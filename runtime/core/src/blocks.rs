@@ -142,7 +142,9 @@ pub struct BlockTensor {
 
 /// The length of the marker of a format in a record, whose rows are interleaved or not.
 fn marker(format: BlockFormat, interleaved: bool) -> usize {
-    1 + 2 * format as usize + usize::from(interleaved)
+    // What interleaved rows add is another number whenever their order has changed, so that no record of another order is loaded.
+    const ORDER: usize = 1025;
+    1 + 2 * format as usize + ORDER * usize::from(interleaved)
 }
 
 impl BlockTensor {
@@ -167,7 +169,7 @@ impl BlockTensor {
         device: &Device,
     ) -> Result<Self, Error> {
         Self::checked(words, layout, device, |words| {
-            interleaved::stored(words, device)
+            interleaved::stored(words, layout.format, device)
         })
     }
 
@@ -221,7 +223,7 @@ impl BlockTensor {
         let device = words.device();
         let words = words.try_into_data().map_err(Error::device)?;
         Ok(Tensor::from_data(
-            interleaved::to_rows(words),
+            interleaved::to_rows(words, self.layout.format),
             (&device, DType::I32),
         ))
     }
@@ -289,7 +291,7 @@ impl BlockTensor {
         let [_, count, across] = self.layout.words_shape();
         let words = self.words.val().narrow(0, 0, 1).reshape([count, across]);
         Ok(if self.interleaved {
-            interleaved::rows_of(&words, rows)?
+            interleaved::rows_of(&words, self.layout.format, rows)?
         } else {
             words.select(0, rows)
         })

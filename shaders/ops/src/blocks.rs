@@ -4,7 +4,7 @@
 //! A row of a matrix consists of whole blocks of 16 to 256 values. The value of a code is scale · level, plus an offset in formats that
 //! have one. [`BlockFormat::layout`] describes every format in the same words: where the bits of the codes lie ([`Field`]), which level
 //! a code has ([`Levels`]), and how scales are stored ([`Scales`]). Devices keep these bytes as they are, each row padded to whole words of 32
-//! bits. A row may begin with a word of its own before its blocks, which holds a scale ([`BlockFormat::head`]). On processors the bytes of
+//! bits. A row may begin with a word of its own before its blocks, which holds a scale ([`BlockFormat::head`]). On processors
 //! neighbouring rows lie side by side ([`interleaved`]).
 //!
 //! A scale has at most 18 significant bits, and a level so few that their product is exact in f32. An offset is therefore added with
@@ -21,6 +21,7 @@ use crate::error::Mismatch;
 use crate::fp8::{LANES_PER_WORD, pack};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 pub mod interleaved;
 
@@ -176,6 +177,38 @@ impl Field {
 }
 
 impl Layout {
+    /// The bytes of a block that have bits of codes, which are whole words.
+    pub const fn code_bytes(&self) -> Range<usize> {
+        let of_low = self.values * self.low.bits as usize / 8;
+        let (mut start, mut end) = (self.low.at, self.low.at + of_low);
+        if let Some(high) = self.high {
+            if high.at < start {
+                start = high.at;
+            } else {
+                end += self.values * high.bits as usize / 8;
+            }
+        }
+        start..end
+    }
+
+    /// Bytes that are read together where byte `at` of a block is the first of some: a word of codes or of scales of 6 bits, a number of 16 bits, or a byte.
+    pub const fn unit(&self, at: usize) -> usize {
+        let Range { start, end } = self.code_bytes();
+        if start <= at && at < end {
+            return match self.levels {
+                Levels::F16 => 2,
+                _ => LANES_PER_WORD,
+            };
+        }
+        match self.scales {
+            Scales::Half { least: false } if at < 2 => 2,
+            Scales::Half { least: true } | Scales::SixBits if at < 4 => 2,
+            Scales::SixBits => LANES_PER_WORD,
+            Scales::EightBits { all, .. } if at == all => 2,
+            _ => 1,
+        }
+    }
+
     /// The codes of the group of values from `first` on.
     #[inline(always)]
     fn codes(&self, block: &[u8], first: usize) -> [u8; GROUP] {

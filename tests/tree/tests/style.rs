@@ -22,6 +22,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "backends/device/src/vulkan/instance.rs",
     "tests/runner/src/child.rs",
     "runtime/cli/src/drivers.rs",
+    "backends/host/src/f16c.rs",
     "backends/host/src/product/pairs.rs",
     "backends/host/src/product/prefetch.rs",
     "tests/emulator/",

@@ -1,13 +1,16 @@
 //! Products with weights in blocks of codes ([`moebius_ops::blocks`]) whose rows are interleaved.
+//!
+//! Products have the bits of those with the decoded weights. Where a scale is infinite, weights may be NaN that would be infinite.
 
 use super::columns::{ACROSS, Blocks, Plane};
 use super::decoded::{Decode, Decoded, Room};
 use super::lanes::Take;
 use super::{coded, coded_backward};
 use crate::permute::Segments;
-use crate::product::{Part, Run, prefetch};
+use crate::product::{Part, Run};
 use crate::values::Matrices;
 use crate::vector::Transpose;
+use moebius_ops::blocks::interleaved::Panel;
 use moebius_ops::blocks::{BlockFormat, Layout};
 use moebius_ops::grouped_gemm::{Problem, Stored};
 use pulp::Simd;
@@ -89,6 +92,12 @@ impl<'a> Interleaved<'a> {
         (words, words.len() / self.width)
     }
 
+    /// How the rows of a panel of `count` rows lie.
+    #[inline(always)]
+    fn rows(&self, count: usize) -> Panel {
+        Panel::new(self.format, self.width, count)
+    }
+
     /// The byte planes of a panel with all rows, or those in `places` of another one in `room`, where lanes that lack are 0.
     fn planes<'b>(
         &self,
@@ -107,14 +116,11 @@ impl<'a> Interleaved<'a> {
         }
         let Room(room) = room;
         room.clear();
-        let heads = places[0].len();
-        for places in places {
-            let bytes = &bytes[count * places.start..count * places.end];
-            room.extend(bytes.chunks_exact(count).map(|of_rows| {
-                let mut plane = [0; ACROSS];
-                plane[..count].copy_from_slice(of_rows);
-                plane
-            }));
+        let (heads, of_rows) = (places[0].len(), self.rows(count));
+        for unit in places.into_iter().flat_map(|places| of_rows.units(places)) {
+            let (of_rows, begin) = (&bytes[count * unit.at..][..count * unit.size], room.len());
+            room.resize(begin + unit.size, [0; ACROSS]);
+            room[begin..].as_flattened_mut()[..of_rows.len()].copy_from_slice(of_rows);
         }
         room.split_at(heads).into()
     }
@@ -141,8 +147,13 @@ impl<'a> Interleaved<'a> {
             (across.start * self.width + ACROSS / WORD * first + AHEAD).min(self.words.len());
         let mut ahead = self.words[ahead..].chunks(ACROSS / WORD * BYTES);
         for (block, bytes) in bytes.as_chunks::<BYTES>().0.iter().enumerate() {
-            prefetch(ahead.next().unwrap_or_default());
-            to.take(vectors, layout, Blocks { heads, bytes }, block * values);
+            let ahead = ahead.next().unwrap_or_default();
+            let blocks = Blocks {
+                heads,
+                bytes,
+                ahead,
+            };
+            to.take(vectors, layout, blocks, block * values);
         }
     }
 }
@@ -154,24 +165,17 @@ impl Decode for Interleaved<'_> {
     fn decode(&self, row: usize, column: usize, to: &mut [f32]) {
         let Layout { values, bytes, .. } = self.format.layout();
         let (words, count) = self.panel(row);
-        let byte = |at: usize| {
-            let place = at * count + row % ACROSS;
-            words[place / WORD].to_le_bytes()[place % WORD]
-        };
+        let (words, panel) = (cast_slice(words), self.rows(count));
         let heads = WORD * self.format.head();
         let mut head = [0; WORD];
-        for (at, head) in head[..heads].iter_mut().enumerate() {
-            *head = byte(at);
-        }
+        panel.read(words, row % ACROSS, 0..heads, &mut head);
         let head = u32::from_le_bytes(head);
         let mut column = column;
         for to in to.chunks_mut(DEPTH) {
             let first = heads + column / values * bytes;
             let past = heads + (column + to.len()).div_ceil(values) * bytes;
             let mut blocks = [0_u8; ROOM];
-            for (block, at) in blocks.iter_mut().zip(first..past) {
-                *block = byte(at);
-            }
+            panel.read(words, row % ACROSS, first..past, &mut blocks);
             self.format.decode(head, &blocks, column % values, to);
             column += to.len();
         }

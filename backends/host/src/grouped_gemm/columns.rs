@@ -1,13 +1,20 @@
-//! Blocks of codes of neighbouring columns, whose bytes lie side by side ([`moebius_ops::blocks::interleaved`]): a byte of each column is widened to
-//! a register of words, from which levels and scales are computed.
+//! Blocks of codes of neighbouring columns that are interleaved ([`moebius_ops::blocks::interleaved`]): a register has a word of codes of each column, or
+//! a byte of each, widened to a word. Levels and scales are computed from those.
 
 use crate::vector::Transpose;
 use moebius_ops::blocks::interleaved::ROWS;
 use moebius_ops::blocks::{Field, GROUP, Layout, Levels, Scales};
 use pulp::Simd;
+use pulp::bytemuck::pod_read_unaligned;
 
 /// Columns whose bytes lie side by side; at most as many as a part of a product has.
 pub(super) const ACROSS: usize = ROWS;
+
+/// The bytes of a word.
+pub(super) const WORD: usize = 4;
+
+/// A word with 1 in each byte.
+const EACH: u32 = 0x0101_0101;
 
 /// A byte of each column.
 pub(super) type Plane = [u8; ACROSS];
@@ -22,10 +29,21 @@ pub(super) fn share(layout: &Layout) -> usize {
     }
 }
 
-/// Whether codes are their levels, and have all of their bits in one byte. Then bytes are widened first: to take registers of bytes apart takes longer
-/// than the few instructions for words in place of bytes.
+/// Whether a weight is scale · code + offset without a rounding in between, and scales are numbers in F16 or small multiples of such. Then codes may
+/// stay where they are in a word, too large by a power of two, for a scale that is as much too small: to move them takes longer.
 pub(super) const fn is_plain(layout: &Layout) -> bool {
-    layout.high.is_none() && matches!(layout.levels, Levels::From(0))
+    matches!(
+        layout.scales,
+        Scales::Half { .. } | Scales::SixBits | Scales::EightBits { .. }
+    )
+}
+
+/// The code whose level is 0, in [plain](is_plain) formats.
+const fn zero(levels: Levels) -> u8 {
+    match levels {
+        Levels::From(zero) => zero,
+        _ => 0x80,
+    }
 }
 
 /// A block of each of [`ACROSS`] columns.
@@ -35,46 +53,8 @@ pub(super) struct Blocks<'a> {
     pub(super) heads: &'a [Plane],
     /// The bytes of the blocks.
     pub(super) bytes: &'a [Plane],
-}
-
-/// Some bits of the sixteen codes of a group: from bit `down` of a byte for each code, or from the bit of its number.
-#[derive(Clone, Copy)]
-enum Group<'a> {
-    Bytes(&'a [Plane; GROUP], u32),
-    Bits(&'a [Plane; GROUP / 8]),
-}
-
-impl<'a> Group<'a> {
-    /// Those of a field from value `first` of the blocks on.
-    #[inline(always)]
-    fn of(blocks: Blocks<'a>, field: Field, first: usize) -> Self {
-        let (byte, down) = field.place(first);
-        let bytes = &blocks.bytes[byte..];
-        if field.run < GROUP {
-            Self::Bits(known(bytes))
-        } else {
-            Self::Bytes(known(bytes), down)
-        }
-    }
-
-    /// The bytes with code `value` of the group, and the lowest of its bits.
-    #[inline(always)]
-    fn place(self, value: usize) -> (&'a Plane, u32) {
-        match self {
-            Self::Bytes(bytes, down) => (&bytes[value], down),
-            Self::Bits(bytes) => (&bytes[value / 8], (value % 8) as u32),
-        }
-    }
-
-    /// Those of code `value` of the group.
-    #[inline(always)]
-    fn bits<T: Transpose>(self, transpose: T, field: Field, value: usize) -> Plane {
-        let (plane, down) = self.place(value);
-        match field.bits {
-            8 => *plane,
-            bits => transpose.field(*plane, down, 0xFF >> (8 - bits)),
-        }
-    }
+    /// Words to prefetch meanwhile.
+    pub(super) ahead: &'a [i32],
 }
 
 /// The first bytes of a block.
@@ -86,59 +66,23 @@ fn known<const N: usize>(bytes: &[Plane]) -> &[Plane; N] {
     bytes
 }
 
-/// The codes of a group, in a layout.
+/// What the scales of a block of each of a register's columns have in common.
 #[derive(Clone, Copy)]
-pub(super) struct Codes<'a> {
-    low: Group<'a>,
-    high: Option<Group<'a>>,
-    /// The codes whose level is 0, in their lowest four bits, where each block has its own.
-    zeros: &'a Plane,
+pub(super) struct Common<S: Simd> {
+    /// Factors of scales, and of what is added.
+    factors: [S::f32s; 2],
+    /// Scales and minima of six bits, a byte each, of both halves of the block.
+    six_bits: [[S::u32s; 2]; 2],
 }
 
-impl<'a> Codes<'a> {
-    /// Those from value `first` of the blocks on.
+impl<S: Simd> Common<S> {
+    /// No scales.
     #[inline(always)]
-    pub(super) fn of(blocks: Blocks<'a>, layout: &Layout, first: usize) -> Self {
-        let high = layout.high.map(
-            #[inline(always)]
-            |high| Group::of(blocks, high, first),
-        );
-        let low = Group::of(blocks, layout.low, first);
-        let zeros = &blocks.bytes[0];
-        Self { low, high, zeros }
-    }
-
-    /// The levels of code `value` of the group, as signed bytes.
-    #[inline(always)]
-    pub(super) fn levels<T: Transpose>(self, transpose: T, layout: &Layout, value: usize) -> Plane {
-        let mut codes = self.low.bits(transpose, layout.low, value);
-        if let (Some(high), Some(of)) = (self.high, chosen(layout)) {
-            let (plane, bit) = high.place(value);
-            return transpose.above(codes, transpose.chosen(*plane, bit, of), 0);
+    pub(super) fn none(simd: S) -> Self {
+        Self {
+            factors: [simd.splat_f32s(0.0); 2],
+            six_bits: [[simd.splat_u32s(0); 2]; 2],
         }
-        if let (Some(high), Some(field)) = (self.high, layout.high) {
-            let high = high.bits(transpose, field, value);
-            codes = transpose.above(codes, high, layout.low.bits);
-        }
-        match layout.levels {
-            Levels::Signed | Levels::From(0) => codes,
-            Levels::From(zero) => transpose.minus(codes, [zero; ACROSS]),
-            Levels::FromZero => transpose.minus(codes, transpose.field(*self.zeros, 0, 15)),
-            Levels::Table(table) => transpose.look_up(codes, table),
-            Levels::F16 | Levels::Bf16 => unreachable!("numbers of 16 bits have no levels"),
-        }
-    }
-}
-
-/// The upper bits of the level of a code without its highest bit, if these, and the bits of the code below, are all of the level: of 0 and of 1.
-#[inline(always)]
-fn chosen(layout: &Layout) -> Option<[u8; 2]> {
-    layout.high.filter(|high| high.bits == 1)?;
-    let above = 1 << layout.low.bits;
-    match layout.levels {
-        Levels::From(0) => Some([0, above]),
-        Levels::From(zero) if zero == above => Some([zero.wrapping_neg(), 0]),
-        _ => None,
     }
 }
 
@@ -164,22 +108,24 @@ impl<'a, S: Simd, T: Transpose> Columns<'a, S, T> {
         }
     }
 
-    /// A byte of each column.
-    #[inline(always)]
-    fn byte(self, plane: &Plane) -> S::u32s {
-        self.transpose.bytes(self.simd, self.own(plane))
-    }
-
-    /// The register's columns of a plane.
-    #[inline(always)]
-    fn own(self, plane: &Plane) -> &[u8] {
-        &plane[self.v * S::U32_LANES..][..S::U32_LANES]
-    }
-
     /// Byte `at` of the blocks.
     #[inline(always)]
     fn at(self, at: usize) -> S::u32s {
-        self.byte(&self.blocks.bytes[at])
+        let bytes = &self.blocks.bytes[at][self.v * S::U32_LANES..][..S::U32_LANES];
+        self.transpose.bytes(self.simd, bytes)
+    }
+
+    /// The word from byte `at` of the blocks on.
+    #[inline(always)]
+    fn word_at(self, at: usize) -> S::u32s {
+        self.line(known(&self.blocks.bytes[at..]))
+    }
+
+    /// The register's columns of a line of words.
+    #[inline(always)]
+    fn line(self, line: &[Plane; WORD]) -> S::u32s {
+        let width = WORD * S::U32_LANES;
+        pod_read_unaligned(&line.as_flattened()[width * self.v..][..width])
     }
 
     /// Some bits of words, moved down.
@@ -190,56 +136,171 @@ impl<'a, S: Simd, T: Transpose> Columns<'a, S, T> {
         simd.and_u32s(moved, simd.splat_u32s(mask))
     }
 
-    /// Codes `value` of a group that are [plain](is_plain), as numbers.
+    /// Some bits of words, moved up.
     #[inline(always)]
-    pub(super) fn plain(self, codes: Codes<'_>, layout: &Layout, value: usize) -> S::f32s {
-        let (plane, down) = codes.low.place(value);
-        let codes = self.bits(self.byte(plane), down, 0xFF >> (8 - layout.low.bits));
-        self.transpose.number(self.simd, codes)
-    }
-
-    /// Signed bytes of the register's columns, as numbers.
-    #[inline(always)]
-    pub(super) fn numbers(self, bytes: &Plane) -> S::f32s {
-        self.transpose.signed_bytes(self.simd, self.own(bytes))
-    }
-
-    /// Codes `value` of the blocks, which [are numbers](Levels::are_numbers).
-    #[inline(always)]
-    pub(super) fn of_16_bits(self, layout: &Layout, value: usize) -> S::f32s {
+    fn up(self, words: S::u32s, up: u32) -> S::u32s {
         let simd = self.simd;
-        let [low, high] = [self.at(2 * value), self.at(2 * value + 1)];
-        if matches!(layout.levels, Levels::F16) {
-            return self.transpose.halves(simd, self.word([low, high]), 0);
-        }
-        let low = simd.wrapping_dyn_shl_u32s(low, simd.splat_u32s(16));
-        let high = simd.wrapping_dyn_shl_u32s(high, simd.splat_u32s(24));
-        simd.transmute_f32s_u32s(simd.or_u32s(low, high))
+        simd.wrapping_dyn_shl_u32s(words, simd.splat_u32s(up))
     }
 
-    /// The scale of value `value` of the blocks, and what is added, as [`Scales`] describes them.
+    /// A field of the codes of four values from `first` on, a byte for each, moved up.
     #[inline(always)]
-    pub(super) fn scale(self, scales: Scales, value: usize) -> [S::f32s; 2] {
+    fn field(self, field: Field, first: usize, up: u32) -> S::u32s {
+        if field.run == 1 {
+            // Neighbouring bits are interleaved so that four of them have the same place in the four bytes of their word: those of the first four
+            // fours are moved up together.
+            let (fours, byte) = (first % 32 / 4, field.at + first / 32 * WORD);
+            let word = self.word_at(byte);
+            let word = self.up(word, if fours < 4 { up } else { 0 });
+            let down = if fours < 4 { 0 } else { 4 - up } + fours as u32 % 4;
+            return self.bits(word, down, EACH << up);
+        }
+        let (byte, down) = field.place(first);
+        let word = self.word_at(byte);
+        match field.bits {
+            8 => word,
+            bits => self.up(self.bits(word, down, EACH * (0xFF >> (8 - bits))), up),
+        }
+    }
+
+    /// The codes of four values from `first` on, a byte for each: in [plain](is_plain) formats the difference of a level and that of code 0, elsewhere the
+    /// level as a signed number.
+    #[inline(always)]
+    pub(super) fn codes(self, layout: &Layout, first: usize) -> S::u32s {
+        let simd = self.simd;
+        let mut codes = self.field(layout.low, first, 0);
+        if let Some(high) = layout.high {
+            codes = simd.or_u32s(codes, self.field(high, first, layout.low.bits));
+        }
+        let moved = simd.splat_u32s(0x80 * EACH);
+        match layout.levels {
+            Levels::From(_) => codes,
+            Levels::Signed => simd.xor_u32s(codes, moved),
+            Levels::FromZero => {
+                let zero = self.bits(self.at(0), 0, 15);
+                let two = simd.or_u32s(zero, self.up(zero, 8));
+                let four = simd.or_u32s(two, self.up(two, 16));
+                // No byte of these takes from the next.
+                let above = simd.sub_u32s(simd.add_u32s(codes, moved), four);
+                simd.xor_u32s(above, moved)
+            }
+            Levels::Table(mut table) => {
+                if is_plain(layout) {
+                    for level in &mut table {
+                        *level ^= i8::MIN;
+                    }
+                }
+                self.transpose.look_up(simd, codes, table)
+            }
+            Levels::F16 | Levels::Bf16 => unreachable!("numbers of 16 bits have no levels"),
+        }
+    }
+
+    /// Whether the codes in byte `at` of words stay there.
+    #[inline(always)]
+    fn stay(layout: &Layout, at: usize) -> bool {
+        // Those of eight bits would be below 0 in the last byte.
+        let fits = matches!(layout.levels, Levels::From(_));
+        is_plain(layout) && T::WHOLE && (at < WORD - 1 || fits)
+    }
+
+    /// The codes in byte `at` of words as numbers, which are multiplied by [`Self::scale_of_byte`].
+    #[inline(always)]
+    pub(super) fn number(self, layout: &Layout, codes: S::u32s, at: usize) -> S::f32s {
+        let (simd, down) = (self.simd, 8 * at as u32);
+        if !is_plain(layout) {
+            return self.transpose.signed_byte(simd, codes, at as u32);
+        }
+        let whole = if Self::stay(layout, at) {
+            simd.and_u32s(codes, simd.splat_u32s(0xFF << down))
+        } else {
+            self.bits(codes, down, 0xFF)
+        };
+        self.transpose.number(simd, whole)
+    }
+
+    /// What the numbers of byte `at` of words are multiplied by.
+    #[inline(always)]
+    pub(super) fn scale_of_byte(self, layout: &Layout, scale: S::f32s, at: usize) -> S::f32s {
+        let simd = self.simd;
+        if !Self::stay(layout, at) || at == 0 {
+            return scale;
+        }
+        let small = f32::from_bits((127 - 8 * at as u32) << 23);
+        simd.mul_f32s(scale, simd.splat_f32s(small))
+    }
+
+    /// Code `two` + `at` of the blocks, which [is a number](Levels::are_numbers): one of two in a word.
+    #[inline(always)]
+    pub(super) fn of_16_bits(self, layout: &Layout, two: usize, at: usize) -> S::f32s {
+        let simd = self.simd;
+        if matches!(layout.levels, Levels::F16) {
+            return self.half(2 * (two + at));
+        }
+        let words = self.word_at(2 * two);
+        simd.transmute_f32s_u32s(match at {
+            0 => self.up(words, 16),
+            _ => simd.and_u32s(words, simd.splat_u32s(0xFFFF_0000)),
+        })
+    }
+
+    /// What the scales of a block have in common.
+    #[inline(always)]
+    pub(super) fn common(self, scales: Scales) -> Common<S> {
         let simd = self.simd;
         let none = simd.splat_f32s(0.0);
-        match scales {
-            Scales::None => [simd.splat_f32s(1.0), none],
-            Scales::Half { least: false } => [self.half(0), none],
+        let factors = match scales {
+            Scales::SixBits => [self.half(0), simd.neg_f32s(self.half(2))],
             Scales::Half { least: true } => [self.half(0), self.half(2)],
+            Scales::Half { least: false } => [self.half(0), none],
+            Scales::EightBits { all, .. } => [self.half(all), none],
             Scales::Exponent => [self.half_of_exponent(), none],
-            Scales::SixBits => self.six_bits(value / 32),
-            Scales::EightBits { each, all } => {
-                let own = self.numbers(&self.blocks.bytes[each + value / GROUP]);
-                [simd.mul_f32s(self.half(all), own), none]
-            }
             Scales::Upper => {
                 let low = simd.and_u32s(self.at(0), simd.splat_u32s(0xF0));
                 let bits = self.word([low, self.at(1), self.at(2)]);
-                let bits = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(8));
-                [simd.transmute_f32s_u32s(bits), none]
+                [simd.transmute_f32s_u32s(self.up(bits, 8)), none]
             }
-            Scales::Fp8 => [self.of_row(value / GROUP), none],
+            Scales::Fp8 | Scales::None => [none; 2],
+        };
+        let six_bits = match scales {
+            Scales::SixBits => self.six_bits(),
+            _ => [[simd.splat_u32s(0); 2]; 2],
+        };
+        Common { factors, six_bits }
+    }
+
+    /// The scale of value `value` of the blocks, and what is added, as [`Scales`] describes them; in [plain](is_plain) formats what is added where the code
+    /// is 0.
+    #[inline(always)]
+    pub(super) fn scale(self, layout: &Layout, common: Common<S>, value: usize) -> [S::f32s; 2] {
+        let simd = self.simd;
+        let [scale, offset] = match layout.scales {
+            Scales::SixBits => {
+                let [first, second] = common.six_bits;
+                let [scale, least] = if value < 128 { first } else { second };
+                let down = value / 32 % 4 * 8;
+                let number = |words| {
+                    self.transpose
+                        .number(simd, self.bits(words, down as u32, 63))
+                };
+                [
+                    simd.mul_f32s(common.factors[0], number(scale)),
+                    simd.mul_f32s(common.factors[1], number(least)),
+                ]
+            }
+            Scales::EightBits { each, .. } => {
+                let own = self.at(each + value / GROUP);
+                let own = self.transpose.signed_byte(simd, own, 0);
+                [simd.mul_f32s(common.factors[0], own), common.factors[1]]
+            }
+            Scales::Fp8 => [self.of_row(value / GROUP), common.factors[1]],
+            _ => common.factors,
+        };
+        if !is_plain(layout) || layout.scales.has_offsets() {
+            return [scale, offset];
         }
+        let zero = simd.splat_f32s(-f32::from(zero(layout.levels)));
+        [scale, simd.mul_f32s(scale, zero)]
     }
 
     /// The word of these bytes, the lowest first.
@@ -257,8 +318,9 @@ impl<'a, S: Simd, T: Transpose> Columns<'a, S, T> {
     /// A number in F16 at byte `at`.
     #[inline(always)]
     fn half(self, at: usize) -> S::f32s {
-        let word = self.word([self.at(at), self.at(at + 1)]);
-        self.transpose.halves(self.simd, word, 0)
+        let (numbers, width) = (known::<2>(&self.blocks.bytes[at..]), 2 * S::U32_LANES);
+        let own = &numbers.as_flattened()[width * self.v..][..width];
+        self.transpose.f16s(self.simd, own)
     }
 
     /// 2^(e − 128), as a product of two powers that f32 has for every e.
@@ -277,25 +339,21 @@ impl<'a, S: Simd, T: Transpose> Columns<'a, S, T> {
         )
     }
 
-    /// The scale and the negative minimum of pair `group` of eight with six bits each.
+    /// Four scales with six bits each, and four minima, of the first half of the block, and those of the second, a byte each.
     #[inline(always)]
-    fn six_bits(self, group: usize) -> [S::f32s; 2] {
-        let (simd, lane) = (self.simd, group % 4);
-        let (scale, least) = (self.at(4 + lane), self.at(8 + lane));
-        let [scale, least] = if group < 4 {
-            [self.bits(scale, 0, 63), self.bits(least, 0, 63)]
-        } else {
-            let both = self.at(12 + lane);
+    fn six_bits(self) -> [[S::u32s; 2]; 2] {
+        let simd = self.simd;
+        let [scale, least, both] = [self.word_at(4), self.word_at(8), self.word_at(12)];
+        let first = |words| self.bits(words, 0, EACH * 63);
+        // The upper two bits are those above six of the first half.
+        let upper = |words| self.bits(words, 2, EACH * 0x30);
+        [
+            [first(scale), first(least)],
             [
-                simd.or_u32s(self.bits(both, 0, 15), self.bits(scale, 2, 0x30)),
-                simd.or_u32s(self.bits(both, 4, 15), self.bits(least, 2, 0x30)),
-            ]
-        };
-        let scale = simd.mul_f32s(self.half(0), self.transpose.number(simd, scale));
-        let least = simd.mul_f32s(self.half(2), self.transpose.number(simd, least));
-        let sign = simd.splat_u32s(0x8000_0000);
-        let negative = simd.xor_u32s(simd.transmute_u32s_f32s(least), sign);
-        [scale, simd.transmute_f32s_u32s(negative)]
+                simd.or_u32s(self.bits(both, 0, EACH * 15), upper(scale)),
+                simd.or_u32s(self.bits(both, 4, EACH * 15), upper(least)),
+            ],
+        ]
     }
 
     /// The scale of a group in a row that has one, too ([`Scales::Fp8`]).
@@ -308,8 +366,7 @@ impl<'a, S: Simd, T: Transpose> Columns<'a, S, T> {
         let bits = simd.wrapping_dyn_shl_u32s(bits, simd.splat_u32s(20));
         let half = simd.transmute_f32s_u32s(bits);
         let half = simd.mul_f32s(half, simd.splat_f32s(f32::from_bits(246 << 23)));
-        let [a, b, c, d] = known(self.blocks.heads);
-        let row = self.word([self.byte(a), self.byte(b), self.byte(c), self.byte(d)]);
+        let row = self.line(known(self.blocks.heads));
         let scale = simd.and_u32s(row, simd.splat_u32s(0x7FFF_FFFF));
         let product = simd.mul_f32s(half, simd.transmute_f32s_u32s(scale));
         // What is added to the bits is negative where the row's word has a sign.

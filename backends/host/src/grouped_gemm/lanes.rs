@@ -1,7 +1,7 @@
 //! Weights of neighbouring columns in lanes: what a register has of each column is multiplied there by a few rows, or packed into panels.
 
-use super::columns::{ACROSS, Blocks, Codes, Columns, is_plain, share};
-use crate::product::WIDEST;
+use super::columns::{ACROSS, Blocks, Columns, Common, WORD, is_plain, share};
+use crate::product::{WIDEST, prefetch};
 use crate::vector::Transpose;
 use moebius_ops::blocks::{GROUP, Layout};
 use pulp::Simd;
@@ -183,53 +183,75 @@ impl<S: Simd> Sink<S, 2> for Lines<'_, S> {
 fn weights<S: Simd, T: Transpose, const V: usize>(
     vectors: (S, T),
     layout: &Layout,
-    (blocks, first): (Blocks<'_>, usize),
+    (blocks, register): (Blocks<'_>, usize),
     sink: &mut impl Sink<S, V>,
 ) {
-    let ((simd, transpose), share) = (vectors, share(layout));
-    let mut columns = [Columns::of(vectors, blocks, first); V];
+    let mut columns = [Columns::of(vectors, blocks, register); V];
     for (v, columns) in columns.iter_mut().enumerate() {
-        *columns = Columns::of(vectors, blocks, first + v);
+        *columns = Columns::of(vectors, blocks, register + v);
     }
+    // Those of the first registers prefetch, a few lines at a time: what is read waits behind many.
+    let ahead = if register == 0 { blocks.ahead } else { &[] };
+    let mut ahead = ahead.chunks((ahead.len() * GROUP).div_ceil(layout.values).max(1));
+    let mut begin = |sink: &mut _, group| {
+        prefetch(ahead.next().unwrap_or_default());
+        Sink::begin(sink, group);
+    };
     if layout.levels.are_numbers() {
-        sink.begin(0);
-        for value in 0..GROUP {
-            for (v, columns) in columns.iter().enumerate() {
-                sink.take(simd, value, v, columns.of_16_bits(layout, value));
+        begin(sink, 0);
+        return numbers(vectors.0, layout, &columns, sink);
+    }
+    let (simd, share) = (vectors.0, share(layout));
+    let none = simd.splat_f32s(0.0);
+    let mut common = [Common::none(simd); V];
+    for v in 0..V {
+        common[v] = columns[v].common(layout.scales);
+    }
+    for first in (0..layout.values).step_by(share) {
+        let (mut scales, mut offsets) = ([[none; V]; WORD], [none; V]);
+        for v in 0..V {
+            let [scale, offset] = columns[v].scale(layout, common[v], first);
+            offsets[v] = offset;
+            for (at, of_byte) in scales.iter_mut().enumerate() {
+                of_byte[v] = columns[v].scale_of_byte(layout, scale, at);
             }
         }
-        return;
-    }
-    let none = simd.splat_f32s(0.0);
-    for first in (0..layout.values).step_by(share) {
-        let (mut scales, mut offsets) = ([none; V], [none; V]);
-        for v in 0..V {
-            [scales[v], offsets[v]] = columns[v].scale(layout.scales, first);
-        }
         for group in (first..first + share).step_by(GROUP) {
-            sink.begin(group / GROUP);
-            let codes = Codes::of(blocks, layout, group);
-            for value in 0..GROUP {
-                let levels = if is_plain(layout) {
-                    [0; ACROSS]
-                } else {
-                    codes.levels(transpose, layout, value)
-                };
-                for v in 0..V {
-                    let level = if is_plain(layout) {
-                        columns[v].plain(codes, layout, value)
-                    } else {
-                        columns[v].numbers(&levels)
-                    };
-                    // Where something is added, the product is exact, so that there is one rounding in any case. Elsewhere to add 0 would lose the
-                    // sign of a zero, and take as long as a product.
-                    let weights = if layout.scales.has_offsets() {
-                        simd.mul_add_e_f32s(scales[v], level, offsets[v])
-                    } else {
-                        simd.mul_f32s(scales[v], level)
-                    };
-                    sink.take(simd, value, v, weights);
+            begin(sink, group / GROUP);
+            for value in (0..GROUP).step_by(WORD) {
+                let mut codes = [simd.splat_u32s(0); V];
+                for (codes, columns) in codes.iter_mut().zip(&columns) {
+                    *codes = columns.codes(layout, group + value);
                 }
+                for (at, scales) in scales.iter().enumerate() {
+                    for v in 0..V {
+                        let number = columns[v].number(layout, codes[v], at);
+                        // The sum is exact, or rounded once. Elsewhere to add 0 would lose the sign of a zero, and take as long as a product.
+                        let weights = if is_plain(layout) {
+                            simd.mul_add_e_f32s(scales[v], number, offsets[v])
+                        } else {
+                            simd.mul_f32s(scales[v], number)
+                        };
+                        sink.take(simd, value + at, v, weights);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Takes the numbers of 16 bits in a block of each column, in the order of inner values.
+#[inline(always)]
+fn numbers<S: Simd, T: Transpose, const V: usize>(
+    simd: S,
+    layout: &Layout,
+    columns: &[Columns<'_, S, T>; V],
+    sink: &mut impl Sink<S, V>,
+) {
+    for two in (0..GROUP).step_by(2) {
+        for at in 0..2 {
+            for (v, columns) in columns.iter().enumerate() {
+                sink.take(simd, two + at, v, columns.of_16_bits(layout, two, at));
             }
         }
     }

@@ -17,6 +17,10 @@ mod simd {
     pub(crate) use moebius_host::{Simd, simd};
 }
 
+#[cfg(target_arch = "x86_64")]
+#[allow(unused, reason = "what vector code takes from it")]
+#[path = "../../src/f16c.rs"]
+mod f16c;
 #[allow(unused, unreachable_pub, reason = "what products take from it")]
 #[path = "../../src/fp8_codes.rs"]
 mod fp8_codes;

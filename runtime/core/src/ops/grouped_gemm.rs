@@ -352,7 +352,7 @@ pub(super) mod flex {
         match p.stored.blocks() {
             Some(format) if !p.interleaved => {
                 let mut words: Vec<_> = words.iter().map(|word| word.to_ne_bytes()).collect();
-                interleaved::interleave(&mut words, [rows, format.row_words(p.k)]);
+                interleaved::interleave(&mut words, format, [rows, format.row_words(p.k)]);
                 words.into_iter().map(i32::from_ne_bytes).collect()
             }
             _ => words,

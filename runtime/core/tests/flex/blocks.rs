@@ -168,7 +168,7 @@ fn words_are_the_bytes_of_padded_rows() {
     let want = values(BlockTensor::from_bytes(&bytes, layout, &device).unwrap());
     assert_eq!(values(of(&[1, 3, 9]).unwrap()), want);
     let mut interleaved = padded;
-    interleaved::interleave(interleaved.as_chunks_mut().0, [3, 9]);
+    interleaved::interleave(interleaved.as_chunks_mut().0, format, [3, 9]);
     let interleaved = interleaved
         .as_chunks()
         .0

@@ -173,7 +173,7 @@ impl<'a> Rows<'a> {
         };
         let words = filled.as_chunks_mut().0.chunks_mut((some * across).max(1));
         let Ok(()) = on_threads(words.collect(), |words| {
-            interleaved::interleave(words, [some, across]);
+            interleaved::interleave(words, layout.format, [some, across]);
             Ok::<(), Infallible>(())
         });
     }

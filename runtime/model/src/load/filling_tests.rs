@@ -186,7 +186,7 @@ fn rows_of_blocks_are_padded() {
             "{form:?}"
         );
         let (mut want, mut interleaved) = (got.clone(), got);
-        interleaved::interleave(want.as_chunks_mut().0, [rows, 13]);
+        interleaved::interleave(want.as_chunks_mut().0, format, [rows, 13]);
         all.interleave(&mut interleaved);
         assert!(interleaved == want, "{form:?}");
     }

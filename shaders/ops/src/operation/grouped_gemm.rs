@@ -148,7 +148,7 @@ fn decoded(p: &Problem, b: &Operands<'_>) -> Vec<f32> {
         Stored::Blocks(format) if p.interleaved => {
             let mut rows: Vec<interleaved::Word> =
                 codes.iter().map(|word| word.to_ne_bytes()).collect();
-            interleaved::to_rows(&mut rows, [p.n * p.parts(), format.row_words(p.k)]);
+            interleaved::to_rows(&mut rows, format, [p.n * p.parts(), format.row_words(p.k)]);
             let rows: Vec<u32> = rows.into_iter().map(u32::from_ne_bytes).collect();
             format.decoded(&rows, p.k)
         }

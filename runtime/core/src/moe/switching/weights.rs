@@ -370,7 +370,8 @@ impl Places {
                 }
             }
             (Self::Blocks(places), HostWeight::Blocks(new)) => {
-                let words = interleaved::stored(new.words, &places.words.device());
+                let format = places.layout.format;
+                let words = interleaved::stored(new.words, format, &places.words.device());
                 assign_entries(&mut places.words, words, place);
             }
             _ => unreachable!("the kinds are the same"),
