@@ -217,7 +217,7 @@ impl BlockTensor {
     /// The words \[count, rows, words of a row\] of matrices from `first` on. Interleaved ones are put in rows on the host.
     pub(crate) fn words(&self, first: usize, count: usize) -> Result<Tensor<3, Int>, Error> {
         let words = self.words.val().narrow(0, first, count);
-        if !self.interleaved {
+        if !self.is_interleaved() {
             return Ok(words);
         }
         let device = words.device();
@@ -226,6 +226,11 @@ impl BlockTensor {
             interleaved::to_rows(words, self.layout.format),
             (&device, DType::I32),
         ))
+    }
+
+    /// Whether the rows are interleaved; without Flex, a program leaves out what would move them.
+    fn is_interleaved(&self) -> bool {
+        cfg!(feature = "flex") && self.interleaved
     }
 
     /// Shape and format.
@@ -290,7 +295,7 @@ impl BlockTensor {
         self.check(&rows.device())?;
         let [_, count, across] = self.layout.words_shape();
         let words = self.words.val().narrow(0, 0, 1).reshape([count, across]);
-        Ok(if self.interleaved {
+        Ok(if self.is_interleaved() {
             interleaved::rows_of(&words, self.layout.format, rows)?
         } else {
             words.select(0, rows)
