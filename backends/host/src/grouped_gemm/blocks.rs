@@ -2,7 +2,7 @@
 //!
 //! Products have the bits of those with the decoded weights. Where a scale is infinite, weights may be NaN that would be infinite.
 
-use super::columns::{ACROSS, Blocks, Plane};
+use super::columns::{ACROSS, Blocks, Plane, WORD};
 use super::decoded::{Decode, Decoded, Room};
 use super::lanes::Take;
 use super::{coded, coded_backward};
@@ -16,9 +16,6 @@ use moebius_ops::grouped_gemm::{Problem, Stored};
 use pulp::Simd;
 use pulp::bytemuck::cast_slice;
 use std::ops::Range;
-
-/// The bytes of a word.
-const WORD: usize = 4;
 
 /// Weights that are decoded at once; a multiple of the values of every block.
 const DEPTH: usize = 256;
@@ -116,8 +113,8 @@ impl<'a> Interleaved<'a> {
         }
         let Room(room) = room;
         room.clear();
-        let (heads, of_rows) = (places[0].len(), self.rows(count));
-        for unit in places.into_iter().flat_map(|places| of_rows.units(places)) {
+        let (heads, panel) = (places[0].len(), self.rows(count));
+        for unit in places.into_iter().flat_map(|places| panel.units(places)) {
             let (of_rows, begin) = (&bytes[count * unit.at..][..count * unit.size], room.len());
             room.resize(begin + unit.size, [0; ACROSS]);
             room[begin..].as_flattened_mut()[..of_rows.len()].copy_from_slice(of_rows);

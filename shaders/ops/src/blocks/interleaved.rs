@@ -146,11 +146,10 @@ fn in_order(bits: u32) -> u32 {
 
 /// Interleaves the rows of matrices \[rows, words of a row\], one after the other.
 pub fn interleave(words: &mut [Word], format: BlockFormat, shape: [usize; 2]) {
-    let mut to = Vec::new();
+    let (mut to, mut bytes) = (Vec::new(), vec![0; LANES_PER_WORD * shape[1]]);
     by_panel(words, format, shape, |rows, panel| {
         to.resize(LANES_PER_WORD * rows.len(), 0);
-        let mut bytes = vec![0; panel.row];
-        for (row, words) in rows.chunks_exact(panel.row / LANES_PER_WORD).enumerate() {
+        for (row, words) in rows.chunks_exact(shape[1]).enumerate() {
             for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
                 *bytes = u32::from_ne_bytes(*word).to_le_bytes();
             }
@@ -168,10 +167,7 @@ pub fn to_rows(words: &mut [Word], format: BlockFormat, shape: [usize; 2]) {
     by_panel(words, format, shape, |rows, panel| {
         from.clear();
         from.extend_from_slice(rows);
-        for (at, words) in rows
-            .chunks_exact_mut(panel.row / LANES_PER_WORD)
-            .enumerate()
-        {
+        for (at, words) in rows.chunks_exact_mut(shape[1]).enumerate() {
             for (word, number) in words.iter_mut().zip(panel.words(&from, at)) {
                 *word = number.to_ne_bytes();
             }
